@@ -1,0 +1,67 @@
+# Every target makes the virtual environment it needs; a machine needs only make and Python 3.11 or newer.
+
+DATA ?= ../shared/data# only for bench: the folder with its data sets
+
+PY      := .venv/bin/python
+STAMP   := .venv/.stamp-setup
+WARM    := .venv/.stamp-warm
+KERNELS := $(shell find src -name kernels.py 2>/dev/null)
+
+# Compiled files have to stay, or every start is a slow first start.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench soak clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(WARM)  ## make .venv, install Tidewheel in it, compile and cache its kernels
+
+demo: setup  ## a simulated taxi fleet, inserted and queried at once for 20 seconds
+	@$(PY) -m tidewheel.surfaces.cli demo
+
+test: lint  ## set up, lint, then all tests but the soak tests
+	@$(PY) -m pytest -n 2 --dist loadfile
+
+lint: setup  ## ruff, mypy and the import contracts
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+
+bench: setup  ## the benchmarks, on the data sets in DATA=folder
+	@$(PY) -m benchmarks --data $(DATA)
+
+soak: setup  ## the tests that run for minutes
+	@$(PY) -m pytest -m soak --timeout 0
+
+clean:  ## remove caches and build results (.venv stays: delete the folder to start over)
+	@rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(WARM)
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(PY):
+	@new='import sys; sys.exit(sys.version_info < (3, 11))'; found=''; \
+	for python in python3.11 python3.12 python3.13 python3; do \
+	  if "$$python" -c "$$new" >/dev/null 2>&1; then \
+	    found=$$python; \
+	    if "$$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then \
+	      echo "Making .venv with $$("$$python" --version)"; exec "$$python" -m venv --clear .venv; \
+	    fi; \
+	  fi; \
+	done; \
+	if [ -n "$$found" ]; then \
+	  echo "$$found cannot make virtual environments: install its venv package (Debian and Ubuntu: apt-get install $$found-venv) and run make again." >&2; \
+	else \
+	  echo "Tidewheel needs Python 3.11 or newer, and none was found on the PATH." >&2; \
+	fi; \
+	exit 1
+
+$(STAMP): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing Tidewheel and its tools in .venv"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@touch $@
+
+$(WARM): $(STAMP) $(KERNELS)
+	@$(PY) -m tidewheel.surfaces.warm
+	@touch $@

@@ -1,0 +1,93 @@
+"""What the rest of Tidewheel may ask of the catalog. Readers cannot write: hand out a `CatalogReader` wherever reading is enough.
+
+Every method may be called from any thread. One call is one transaction, so it sees one committed state; two calls may see two.
+Errors of the store surface as `StorageError`; a call after `close` raises `ClosedError`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidewheel.model.records import (
+    ChunkRecord,
+    Commit,
+    Lease,
+    MaskRecord,
+    PackageRecord,
+    ServerRecord,
+    StreamBatchRecord,
+    TableRecord,
+)
+from tidewheel.model.schema import TableSpec
+
+
+class CatalogReader(Protocol):
+    """Reads. An unknown table id has no chunks, masks, servers or partitions; it is not an error."""
+
+    def tables(self) -> list[TableRecord]:
+        """Every table, in the order of creation."""
+        ...
+
+    def table(self, name: str) -> TableRecord | None: ...
+
+    def chunks(self, table_id: int) -> list[ChunkRecord]:
+        """The chunks the table holds now (not the removed ones), ordered by generation_hi, then id; their partitions ascend."""
+        ...
+
+    def masks(self, table_id: int) -> list[MaskRecord]:
+        """In the order they were committed."""
+        ...
+
+    def package(self, table_id: int, name: str) -> PackageRecord | None: ...
+
+    def stream_batch(self, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None: ...
+
+    def servers(self, table_id: int) -> list[ServerRecord]:
+        """Ordered by server number."""
+        ...
+
+    def partitions(self, table_id: int) -> list[tuple[int, int, int]]:
+        """(start of the partition, rows, chunks) over the chunks the table holds now, ascending. Masks are not applied."""
+        ...
+
+    def lease(self) -> Lease | None:
+        """The lease as last recorded, or None if it was released or never taken. Its holder may have died since."""
+        ...
+
+
+class CatalogWriter(CatalogReader, Protocol):
+    """Writes. Each takes the epoch of the caller's lease and raises `FencedError`, changing nothing, if that lease is over."""
+
+    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
+        """Raises `ExistsError` if the name is taken. Ids are never reused, also not after a drop."""
+        ...
+
+    def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
+        """Forget the table and all that belongs to it; raises `NotFoundError` if there is none.
+
+        Returns every chunk it ever held whose file may still exist, removed ones included: some of those files are gone already.
+        """
+        ...
+
+    def commit(self, commit: Commit) -> None:
+        """All of `commit` or nothing, durable on return.
+
+        `FencedError`: the lease is over. `NotFoundError`: the table was dropped. `ExistsError`: a package or stream batch was
+        committed before. `StorageError`: the generation went back, or a chunk is added twice or removed without being there.
+        """
+        ...
+
+    def acquire(self, pid: int, host: str, now: float) -> Lease:
+        """Take the lease from whoever had it: its epoch is one more than the last, which fences the last holder.
+
+        Does not ask whether that holder still lives; `catalog.lease` does.
+        """
+        ...
+
+    def release(self, epoch: int) -> None:
+        """Give the lease back. The epoch stays used, so nothing can commit with it again. No effect if another holder took it."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection. May be called twice."""
+        ...

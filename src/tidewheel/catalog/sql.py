@@ -1,0 +1,260 @@
+"""The catalog in a SQL database, through SQLAlchemy Core: one class for SQLite and, later, PostgreSQL.
+
+Every public method is one transaction. Writers of one process take turns by a lock; writers of several by the database: with
+SQLite its one write lock, elsewhere the row of the lease, which every write locks first. So what a write checks stays true until
+it commits. Readers never wait for writers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
+
+from tidewheel.catalog import rows
+from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
+from tidewheel.catalog.migrations import upgrade
+from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables
+from tidewheel.errors import ClosedError, ExistsError, FencedError, NotFoundError, StorageError
+from tidewheel.model.records import (
+    BASE,
+    ChunkRecord,
+    Commit,
+    Lease,
+    MaskRecord,
+    PackageRecord,
+    ServerRecord,
+    StreamBatchRecord,
+    TableRecord,
+)
+from tidewheel.model.schema import TableSpec
+
+
+def open_sqlite(path: str | Path) -> SqlCatalog:
+    """Open the catalog in the file `path`, making or upgrading it as needed.
+
+    An upgrade would pull the tables from under a live owner of an older version: hold `lease.lock` first.
+    """
+    path = Path(path).absolute()
+    return SqlCatalog(sqlite_engine(path), str(path))
+
+
+class SqlCatalog:
+    """A `CatalogWriter`. Owns its engine: `close` disposes of it. `where` names the database in messages."""
+
+    def __init__(self, engine: Engine, where: str) -> None:
+        self.where = where
+        self._engine = engine
+        # One snapshot for all statements of a reading transaction: SQLite gives it, PostgreSQL must be asked.
+        isolated = engine.dialect.name == "postgresql"
+        self._reads = engine.execution_options(isolation_level="REPEATABLE READ") if isolated else engine
+        self._writes = engine.execution_options(**{WRITES: True})
+        self._turn = threading.Lock()
+        self._closed = False
+        try:
+            with storage_errors(where, "open"):
+                upgrade(self._reads, self._writes, where)
+        except BaseException:
+            engine.dispose()
+            raise
+
+    def close(self) -> None:
+        with self._turn:
+            self._closed = True
+            self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        self._check_open()
+        with storage_errors(self.where, "read"), self._reads.connect() as conn:
+            yield conn
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._turn:
+            self._check_open()
+            with storage_errors(self.where, "write"), self._writes.begin() as conn:
+                yield conn
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the catalog {self.where} was closed; open the warehouse again")
+
+    # Reading
+
+    def tables(self) -> list[TableRecord]:
+        with self._reading() as conn:
+            return _tables(conn)
+
+    def table(self, name: str) -> TableRecord | None:
+        with self._reading() as conn:
+            return next(iter(_tables(conn, tables.c.name == name)), None)
+
+    def chunks(self, table_id: int) -> list[ChunkRecord]:
+        with self._reading() as conn:
+            return _chunks(conn, chunks.c.table_id == table_id, chunks.c.generation_removed.is_(None))
+
+    def masks(self, table_id: int) -> list[MaskRecord]:
+        query = select(masks.c.time_lo, masks.c.time_hi, masks.c.generation, masks.c.reason)
+        with self._reading() as conn:
+            return [MaskRecord(*row) for row in conn.execute(query.where(masks.c.table_id == table_id).order_by(masks.c.id))]
+
+    def package(self, table_id: int, name: str) -> PackageRecord | None:
+        with self._reading() as conn:
+            return _package(conn, table_id, name)
+
+    def stream_batch(self, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None:
+        with self._reading() as conn:
+            return _stream_batch(conn, table_id, stream, batch)
+
+    def servers(self, table_id: int) -> list[ServerRecord]:
+        query = select(servers.c.server, servers.c.key_lo, servers.c.prefix).where(servers.c.table_id == table_id)
+        with self._reading() as conn:
+            return [ServerRecord(*row) for row in conn.execute(query.order_by(servers.c.server))]
+
+    def partitions(self, table_id: int) -> list[tuple[int, int, int]]:
+        part = chunk_partitions.c
+        held = (chunks.c.table_id == part.table_id) & (chunks.c.id == part.chunk_id) & chunks.c.generation_removed.is_(None)
+        query = select(part.partition, func.sum(part.rows), func.count()).select_from(chunk_partitions.join(chunks, held))
+        query = query.where(part.table_id == table_id).group_by(part.partition).order_by(part.partition)
+        with self._reading() as conn:
+            return [(int(start), int(n), int(count)) for start, n, count in conn.execute(query)]
+
+    def lease(self) -> Lease | None:
+        with self._reading() as conn:
+            row = conn.execute(select(leases)).one()
+            return None if row.pid is None else Lease(row.epoch, row.pid, row.host, row.since)
+
+    # Writing
+
+    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
+        with self._writing() as conn:
+            _fence(conn, epoch)
+            if conn.execute(select(tables.c.id).where(tables.c.name == spec.name)).first():
+                raise ExistsError(f"there is a table {spec.name!r} already; use it, choose another name, or drop it first")
+            key = conn.execute(insert(tables).values(rows.table_row(spec, BASE))).inserted_primary_key
+            assert key is not None  # only for statements that are no single insert
+            conn.execute(insert(fields), rows.field_rows(key[0], spec))
+            return TableRecord(key[0], spec)
+
+    def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
+        with self._writing() as conn:
+            _fence(conn, epoch)
+            table_id = conn.execute(select(tables.c.id).where(tables.c.name == name)).scalar()
+            if table_id is None:
+                raise NotFoundError(f"there is no table {name!r} to drop")
+            gone = _chunks(conn, chunks.c.table_id == table_id)
+            conn.execute(delete(tables).where(tables.c.id == table_id))  # takes along all that belongs to it
+            return gone
+
+    def commit(self, commit: Commit) -> None:
+        with self._writing() as conn:
+            _fence(conn, commit.epoch)
+            _grow(conn, commit)
+            _add_chunks(conn, commit)
+            _remove_chunks(conn, commit)
+            _add_packages(conn, commit)
+            _add_batches(conn, commit)
+            if commit.masks:
+                conn.execute(insert(masks), [{"table_id": commit.table_id, **asdict(m)} for m in commit.masks])
+            if commit.servers:
+                conn.execute(delete(servers).where(servers.c.table_id == commit.table_id))
+                conn.execute(insert(servers), [{"table_id": commit.table_id, **asdict(s)} for s in commit.servers])
+
+    def acquire(self, pid: int, host: str, now: float) -> Lease:
+        with self._writing() as conn:
+            last = conn.execute(select(leases.c.epoch).with_for_update()).scalar_one()
+            taken = Lease(last + 1, pid, host, now)
+            conn.execute(update(leases).values(asdict(taken)))
+            return taken
+
+    def release(self, epoch: int) -> None:
+        with self._writing() as conn:
+            conn.execute(update(leases).where(leases.c.epoch == epoch).values(pid=None, host=None, since=None))
+
+
+def _tables(conn: Connection, *where: ColumnElement[bool]) -> list[TableRecord]:
+    found = conn.execute(select(tables).where(*where).order_by(tables.c.id)).all()
+    ids: dict[int, list[int]] = {row.id: [] for row in found}
+    query = select(fields.c.table_id, fields.c.field_id).join(tables, tables.c.id == fields.c.table_id)
+    query = query.where(fields.c.dropped_generation.is_(None), *where).order_by(fields.c.table_id, fields.c.position)
+    for table_id, field_id in conn.execute(query):
+        ids[table_id].append(field_id)
+    return [rows.table_record(row, ids[row.id]) for row in found]
+
+
+def _chunks(conn: Connection, *where: ColumnElement[bool]) -> list[ChunkRecord]:
+    part = chunk_partitions.c
+    join = chunk_partitions.join(chunks, (chunks.c.table_id == part.table_id) & (chunks.c.id == part.chunk_id))
+    parts = conn.execute(select(part.chunk_id, part.partition, part.rows).select_from(join).where(*where))
+    return rows.chunk_records(conn.execute(select(chunks).where(*where)), parts)
+
+
+def _package(conn: Connection, table_id: int, name: str) -> PackageRecord | None:
+    query = select(packages.c.name, packages.c.generation, packages.c.rows, packages.c.rejected)
+    row = conn.execute(query.where(packages.c.table_id == table_id, packages.c.name == name)).first()
+    return PackageRecord(*row) if row else None
+
+
+def _stream_batch(conn: Connection, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None:
+    b = stream_batches.c
+    query = select(b.stream, b.batch, b.generation, b.rows)
+    row = conn.execute(query.where(b.table_id == table_id, b.stream == stream, b.batch == batch)).first()
+    return StreamBatchRecord(*row) if row else None
+
+
+def _fence(conn: Connection, epoch: int) -> None:
+    """Refuse an owner whose lease is over; else hold the lease's row, so that none can take it before this transaction ends."""
+    now = conn.execute(select(leases).with_for_update()).one()
+    if now.epoch == epoch and now.pid is not None:
+        return
+    since = "it was released" if now.pid is None else f"process {now.pid} on {now.host} took it with epoch {now.epoch}"
+    raise FencedError(f"this owner's lease (epoch {epoch}) is over: {since}. Nothing was changed; open the warehouse again")
+
+
+def _grow(conn: Connection, commit: Commit) -> None:
+    known = conn.execute(select(tables.c.generation).where(tables.c.id == commit.table_id)).scalar()
+    if known is None:
+        raise NotFoundError(f"there is no table with id {commit.table_id}; it was dropped, so nothing can be committed to it")
+    if commit.generation < known:
+        raise StorageError(
+            f"generation {commit.generation} is behind generation {known} of table {commit.table_id}; nothing was changed. "
+            "The owner's picture of the table is out of date: open the warehouse again"
+        )
+    conn.execute(update(tables).where(tables.c.id == commit.table_id).values(generation=commit.generation))
+
+
+def _add_chunks(conn: Connection, commit: Commit) -> None:
+    for chunk in commit.add:
+        if chunk.table_id != commit.table_id:
+            raise StorageError(f"chunk {chunk.id} belongs to table {chunk.table_id}, but the commit is to table {commit.table_id}")
+    if commit.add:
+        conn.execute(insert(chunks), [rows.chunk_row(c) for c in commit.add])
+    if parts := [row for c in commit.add for row in rows.partition_rows(c)]:
+        conn.execute(insert(chunk_partitions), parts)
+
+
+def _remove_chunks(conn: Connection, commit: Commit) -> None:
+    held = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_(None)
+    for id_ in commit.remove:
+        done = conn.execute(update(chunks).where(held, chunks.c.id == id_).values(generation_removed=commit.generation))
+        if done.rowcount != 1:
+            raise StorageError(f"chunk {id_} is to leave table {commit.table_id}, which does not hold it; nothing was changed")
+
+
+def _add_packages(conn: Connection, commit: Commit) -> None:
+    for new in commit.packages:  # one by one, so that a name twice in one commit is found as well
+        if old := _package(conn, commit.table_id, new.name):
+            raise ExistsError(f"package {new.name!r} was loaded before, with generation {old.generation} and {old.rows} rows; skip it")
+        conn.execute(insert(packages).values(table_id=commit.table_id, **asdict(new)))
+
+
+def _add_batches(conn: Connection, commit: Commit) -> None:
+    for new in commit.batches:
+        if old := _stream_batch(conn, commit.table_id, new.stream, new.batch):
+            raise ExistsError(f"batch {new.batch} of stream {new.stream!r} was published before, with generation {old.generation}; skip it")
+        conn.execute(insert(stream_batches).values(table_id=commit.table_id, **asdict(new)))

@@ -1,0 +1,1 @@
+"""At rest: the chunk format, its names, writer, reader and cache."""

@@ -1,0 +1,188 @@
+"""The chunk format, version 1, as values and bytes: docs/chunk-format.md in code. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from tidewheel.errors import CorruptionError, FormatError
+from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
+from tidewheel.model.schema import ColumnKey, TableSpec, ZOrder
+
+FORMAT = 1
+HEADER_KEY = b"tidewheel.chunk"
+INDEX_KEY = b"tidewheel.index"
+KEY_CODES = "tidewheel.key"
+TIME_CODES = "tidewheel.time"
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The index of a chunk: its leaves and what is known of each."""
+
+    starts: Array
+    bounds: Array
+    zones: Array
+    masks: Array
+    ordered: Array
+    more_zones: Array
+    mask_start: int
+    mask_width: int
+
+    @property
+    def count(self) -> int:
+        return len(self.bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a chunk, field by field as documented."""
+
+    format: int
+    id: str
+    table: str
+    server: int
+    late: bool
+    layout: str
+    fields: tuple[int, ...]
+    rows: int
+    leaves: int
+    prefix: bytes
+    key: tuple[int, int]
+    time: tuple[int, int]
+    generations: tuple[int, int]
+    batches: tuple[tuple[int, int], ...]
+    mask: tuple[int, int]
+    zones: tuple[str, ...]
+    block_rows: int
+    blocks: int
+    index: str
+
+    def to_json(self) -> str:
+        data = {name: getattr(self, name) for name in Header.__slots__}
+        data["prefix"] = self.prefix.hex()
+        data["layout"] = json.loads(self.layout)
+        return json.dumps(data)
+
+    @classmethod
+    def from_json(cls, text: bytes, file: str) -> Header:
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT:
+                raise FormatError(
+                    f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: open it with the version that wrote it, or a newer one"
+                )
+            data["layout"] = json.dumps(data["layout"], sort_keys=True)
+            data["prefix"] = bytes.fromhex(data["prefix"])
+            data["batches"] = tuple(tuple(pair) for pair in data["batches"])
+            lists = {k: tuple(v) for k, v in data.items() if isinstance(v, list)}
+            return cls(**{**data, **lists})
+        except (KeyError, TypeError, ValueError) as e:
+            raise CorruptionError(f"chunk {file}: its header cannot be read ({e})") from e
+
+
+def stored_schema(spec: TableSpec) -> pa.Schema:
+    """The columns of a chunk: the table's, then the codes that its own columns do not show."""
+    fields = list(spec.schema)
+    if not key_is_stored(spec):
+        fields.append(pa.field(KEY_CODES, pa.int64(), nullable=False))
+    if not is_int64(spec.schema.field(spec.time.column).type):
+        fields.append(pa.field(TIME_CODES, pa.int64(), nullable=False))
+    return pa.schema(fields, spec.schema.metadata)
+
+
+def key_is_stored(spec: TableSpec) -> bool:
+    """Whether the key column's own bytes are its codes."""
+    return isinstance(spec.key, ColumnKey) and is_int64(spec.schema.field(spec.key.column).type)
+
+
+def is_int64(type_: pa.DataType) -> bool:
+    """Whether a column of this type is stored as int64 that are their own codes."""
+    t = pa.types
+    return bool(
+        t.is_int64(type_) or t.is_timestamp(type_) or t.is_date64(type_) or t.is_time64(type_) or t.is_duration(type_)
+    )
+
+
+def zoned_columns(spec: TableSpec) -> tuple[str, ...]:
+    """Indexed columns besides key and time."""
+    return spec.key.columns if isinstance(spec.key, ZOrder) else ()
+
+
+def pack_index(leaves: Leaves, checksums: Array) -> bytes:
+    parts = (leaves.starts, leaves.bounds, leaves.zones, leaves.masks, leaves.ordered, leaves.more_zones, checksums)
+    return b"".join(p.astype(p.dtype.newbyteorder("<"), copy=False).tobytes() for p in parts)
+
+
+def unpack_index(data: bytes, header: Header, columns: int, file: str) -> tuple[Leaves, Array]:
+    n, z, blocks = header.leaves, len(header.zones), header.blocks
+    if f"{xxhash.xxh3_64_intdigest(data):016x}" != header.index:
+        raise CorruptionError(f"chunk {file}: its index is damaged; restore the file from a backup")
+    at = 0
+
+    def take(dtype: str, *shape: int) -> Array:
+        nonlocal at
+        count = int(np.prod(shape))
+        array = np.frombuffer(data, dtype, count, at).reshape(shape)
+        at += array.nbytes
+        return array
+
+    starts, bounds, zones = take("<u4", n + 1), take("<i8", n), take("<i8", 4, n)
+    masks, ordered, more = take("<u8", n), take("<u1", n), take("<i8", z, 2, n)
+    # a copy each: the arrays lie unaligned in the packed bytes, and kernels want them aligned
+    leaves = Leaves(*(np.ascontiguousarray(a).copy() for a in (starts, bounds, zones, masks, ordered, more)), header.mask[0], header.mask[1])
+    return leaves, take("<u8", columns, blocks).copy()
+
+
+def metadata(schema: pa.Schema, header: Header, index: bytes) -> dict[bytes, bytes]:
+    return {**(schema.metadata or {}), HEADER_KEY: header.to_json().encode(), INDEX_KEY: base64.b64encode(index)}
+
+
+def block_count(rows: int) -> int:
+    return -(-rows // BLOCK_ROWS)
+
+
+def column_checksums(array: pa.Array, blocks: int) -> Array:
+    """The checksum of every block of a column."""
+    return np.array([block_checksum(array, b) for b in range(blocks)], np.uint64)
+
+
+def block_checksum(array: pa.Array, block: int) -> int:
+    """xxh3 of one block. The array starts at offset 0, as it does in a chunk."""
+    kind, width = column_kind(array.type)
+    if kind == OTHER:
+        return xxhash.xxh3_64_intdigest(_serialised(array)) if block == 0 else 0
+    lo = block * BLOCK_ROWS
+    hi = min(lo + BLOCK_ROWS, len(array))
+    buffers = array.buffers()
+    digest = 0
+    if array.null_count:
+        digest = xxhash.xxh3_64_intdigest(buffers[0].slice(lo // 8, (hi + 7) // 8 - lo // 8), digest)
+    if kind == BITS:
+        return xxhash.xxh3_64_intdigest(buffers[1].slice(lo // 8, (hi + 7) // 8 - lo // 8), digest)
+    if kind == FIXED:
+        return xxhash.xxh3_64_intdigest(buffers[1].slice(lo * width, (hi - lo) * width), digest)
+    digest = xxhash.xxh3_64_intdigest(buffers[1].slice(lo * width, (hi - lo + 1) * width), digest)
+    ends = np.frombuffer(buffers[1], f"<i{width}", hi - lo + 1, lo * width)
+    first, last = int(ends[0]), int(ends[-1])
+    if last > first and buffers[2] is not None and 0 <= first <= last <= buffers[2].size:
+        digest = xxhash.xxh3_64_intdigest(buffers[2].slice(first, last - first), digest)
+    return digest
+
+
+def _serialised(array: pa.Array) -> pa.Buffer:
+    """A column as Arrow would send it: the same bytes before writing and after reading."""
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([array], names=["c"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()

@@ -1,0 +1,131 @@
+"""Read a chunk: mapped on first use, its frame checked before it is parsed, each block verified when it is first touched."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import weakref
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.chunk.format import (
+    HEADER_KEY, INDEX_KEY, KEY_CODES, TIME_CODES, Header, Leaves, block_checksum, is_int64, key_is_stored, stored_schema, unpack_index,
+)  # fmt: skip
+from tidewheel.chunk.writer import frame_checksum
+from tidewheel.errors import CorruptionError
+from tidewheel.model.codes import Codes, fixed
+from tidewheel.model.pieces import (
+    BLOCKS, BOUNDS, CODER, GENERATION, KEYS, KMAX, KMIN, LEAVES, MASK_START, MASK_WIDTH, MASKS, OPEN, ORDERED, ROWS, STARTS, TIMES, TMAX, TMIN,
+    OTHER, VERIFIED, ZONES, Row, Shape, column_kind,
+)  # fmt: skip
+from tidewheel.model.records import ChunkRecord
+from tidewheel.model.schema import TableSpec
+
+
+class Mapper(Protocol):
+    root: object
+
+    def map(self, name: str, size: int) -> pa.Buffer: ...
+    def remove(self, name: str) -> None: ...
+
+
+class Chunk:
+    """One chunk of a table. Shared by all versions that contain it; safe to use from several threads.
+
+    `row` describes it to kernels: the region at once, addresses after `open`.
+    """
+
+    __slots__ = ("__weakref__", "_batch", "_checksums", "_codes", "_files", "_keep", "_lock", "_shape", "_spec", "_verified", "header", "leaves", "record", "row")
+
+    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: int, files: Mapper) -> None:
+        self.record = record
+        self._spec = spec
+        self._shape = shape
+        self._files = files
+        self._lock = threading.Lock()
+        self._batch: pa.RecordBatch | None = None
+        self.header: Header | None = None
+        self.leaves: Leaves | None = None
+        row: Row = np.zeros(shape.width, np.int64)
+        row[ROWS], row[CODER], row[GENERATION] = record.rows, coder, record.generation_hi
+        row[KMIN], row[KMAX], row[TMIN], row[TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
+        self.row = row
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The table's columns, in leaf order. Not verified: see `verify`."""
+        if self._batch is None:
+            self.open()
+        return self._batch
+
+    def open(self) -> Row:
+        """Map the file and complete `row`. Does nothing the second time."""
+        with self._lock:
+            if self._batch is None:
+                self._open()
+        return self.row
+
+    def _open(self) -> None:
+        record = self.record
+        whole = self._files.map(record.file, record.bytes)
+        if frame_checksum(whole, record.body_lo, record.body_hi) != record.frame:
+            raise CorruptionError(f"chunk {self._where()}: header or footer is damaged; restore the file from a backup")
+        stored = pa.ipc.open_file(whole).get_batch(0)
+        meta = stored.schema.metadata
+        header = Header.from_json(meta[HEADER_KEY], self._where())
+        columns = stored_schema(self._spec).names
+        leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(columns), self._where())
+        batch = pa.RecordBatch.from_arrays(stored.columns[: len(self._spec.schema)], schema=self._spec.schema)
+        key = KEY_CODES if not key_is_stored(self._spec) else self._spec.key.columns[0]
+        time = self._spec.time.column if is_int64(self._spec.schema.field(self._spec.time.column).type) else TIME_CODES
+        keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
+        verified = np.zeros((len(columns), header.blocks), np.uint8)
+
+        row = self.row
+        self._shape.describe(batch, row)
+        row[KEYS], row[TIMES] = keys.ctypes.data, times.ctypes.data
+        row[LEAVES], row[STARTS], row[BOUNDS] = leaves.count, leaves.starts.ctypes.data, leaves.bounds.ctypes.data
+        row[ZONES], row[ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
+        row[MASKS], row[MASK_START], row[MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
+        row[VERIFIED], row[BLOCKS] = verified.ctypes.data, header.blocks
+        self.header, self.leaves = header, leaves
+        self._keep, self._verified, self._checksums, self._codes = stored, verified, checksums, (keys, times)
+        self._batch = batch
+        row[OPEN] = 1
+
+    def verify(self, column: int, block: int) -> None:
+        """Check one block of a stored column against its checksum, unless that was done before."""
+        if self._verified[column, block]:
+            return
+        array = self._keep.column(column)
+        if column_kind(array.type)[0] == OTHER:
+            block = 0  # a column of such a type is one block
+        try:
+            found = block_checksum(array, block)
+        except (ValueError, IndexError, pa.ArrowException) as e:
+            raise self._damaged(column, block) from e
+        if found != int(self._checksums[column, block]):
+            raise self._damaged(column, block)
+        self._verified[column, block if column_kind(array.type)[0] != OTHER else slice(None)] = 1
+
+    def codes(self) -> Codes:
+        """Key codes of all rows, in leaf order."""
+        self.open()
+        return self._codes[0]
+
+    def times(self) -> Codes:
+        self.open()
+        return self._codes[1]
+
+    def condemn(self) -> None:
+        """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
+        weakref.finalize(self, self._files.remove, self.record.file)
+
+    def _damaged(self, column: int, block: int) -> CorruptionError:
+        name = self._keep.schema.field(column).name
+        return CorruptionError(f"chunk {self._where()}: block {block} of column {name!r} is damaged; restore the file from a backup")
+
+    def _where(self) -> str:
+        return f"{self._files.root}/{self.record.file}"

@@ -1,0 +1,119 @@
+"""Write a chunk: header, index and rows of one arranged tree, as one immutable file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from tidewheel.chunk import names
+from tidewheel.chunk.format import (
+    FORMAT, Header, Leaves, block_count, column_checksums, is_int64, key_is_stored, metadata, pack_index, stored_schema, zoned_columns,
+)  # fmt: skip
+from tidewheel.model.codes import Codes
+from tidewheel.model.pieces import BLOCK_ROWS, OTHER, column_kind
+from tidewheel.model.records import ChunkRecord, TableRecord
+
+
+class WriteOnce(Protocol):
+    def write_once(self, name: str, write: Any) -> int: ...
+    def map(self, name: str, size: int) -> pa.Buffer: ...
+
+
+class Content(Protocol):
+    """What a chunk is made of: rows in leaf order with their codes and leaves."""
+
+    @property
+    def batch(self) -> pa.RecordBatch: ...
+    @property
+    def codes(self) -> Codes: ...
+    @property
+    def times(self) -> Codes: ...
+    @property
+    def leaves(self) -> Leaves: ...
+    @property
+    def generations(self) -> tuple[int, int]: ...
+    @property
+    def batches(self) -> tuple[tuple[int, int], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a chunk comes from."""
+
+    server: int
+    late: bool
+    prefix: bytes
+    covers: int = 0
+
+
+def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitions: tuple[tuple[int, int], ...], origin: Origin) -> ChunkRecord:
+    """Write the file and return the row that a commit adds to the catalog. Until then the file means nothing."""
+    spec = table.spec
+    chunk_id = names.new_chunk_id()
+    file = names.chunk_file(table.id, chunk_id)
+    leaves = content.leaves
+
+    # 1. the columns, with the codes that they do not show themselves
+    columns = list(content.batch.columns)
+    if not key_is_stored(spec):
+        columns.append(pa.array(content.codes))
+    if not is_int64(spec.schema.field(spec.time.column).type):
+        columns.append(pa.array(content.times))
+
+    # 2. checksums, index, header
+    rows = content.batch.num_rows
+    blocks = block_count(rows)
+    index = pack_index(leaves, np.array([column_checksums(c, blocks) for c in columns], np.uint64))
+    key = (int(leaves.zones[0].min()), int(leaves.zones[1].max()))
+    time = (int(leaves.zones[2].min()), int(leaves.zones[3].max()))
+    header = Header(
+        format=FORMAT, id=chunk_id, table=spec.name, server=origin.server, late=origin.late, layout=spec.layout_json(), fields=spec.field_ids,
+        rows=rows, leaves=leaves.count, prefix=origin.prefix, key=key, time=time, generations=content.generations, batches=content.batches,
+        mask=(leaves.mask_start, leaves.mask_width), zones=zoned_columns(spec), block_rows=BLOCK_ROWS, blocks=blocks,
+        index=f"{xxhash.xxh3_64_intdigest(index):016x}",
+    )  # fmt: skip
+
+    # 3. the file
+    schema = stored_schema(spec)
+    schema = schema.with_metadata(metadata(schema, header, index))
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def write(sink: Any) -> None:
+        with pa.ipc.new_file(sink, schema) as out:
+            out.write_batch(batch)
+
+    size = files.write_once(file, write)
+
+    # 4. what the catalog keeps to tell a damaged file before parsing it
+    whole = files.map(file, size)
+    body_lo, body_hi = body_of(pa.ipc.open_file(whole).get_batch(0), whole)
+    return ChunkRecord(
+        id=chunk_id, table_id=table.id, server=origin.server, file=file, container=names.ARROW, format=FORMAT, rows=rows, bytes=size,
+        key_lo=key[0], key_hi=key[1], time_lo=time[0], time_hi=time[1], late=origin.late,
+        generation_lo=content.generations[0], generation_hi=content.generations[1], covers=origin.covers, prefix=origin.prefix,
+        body_lo=body_lo, body_hi=body_hi, frame=frame_checksum(whole, body_lo, body_hi), partitions=partitions,
+    )  # fmt: skip
+
+
+def body_of(batch: pa.RecordBatch, whole: pa.Buffer) -> tuple[int, int]:
+    """From where to where the buffers of a mapped batch lie in its file.
+
+    Only columns with checksums per block count: what lies outside of these (dictionaries, say) is part of the frame.
+    """
+    first, last = whole.size, 0
+    for column in batch.columns:
+        if column_kind(column.type)[0] != OTHER:
+            for buffer in column.buffers():
+                if buffer is not None and buffer.size:
+                    at = buffer.address - whole.address
+                    first, last = min(first, at), max(last, at + buffer.size)
+    return first, last
+
+
+def frame_checksum(whole: pa.Buffer, body_lo: int, body_hi: int) -> int:
+    head = xxhash.xxh3_64_intdigest(whole.slice(0, body_lo))
+    return xxhash.xxh3_64_intdigest(whole.slice(body_hi), head)

@@ -1,0 +1,102 @@
+"""Files of a warehouse, by their name relative to the root. Written once, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.errors import CorruptionError, StorageError
+
+TEMPORARY = ".tmp"
+
+
+class LocalFiles:
+    """A folder on a local disk. Safe to use from several threads; two writers never use the same name."""
+
+    local = True
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    def make_folder(self, name: str) -> None:
+        try:
+            os.makedirs(self.path(name), exist_ok=True)
+        except OSError as e:
+            raise StorageError(f"cannot make folder {self.path(name)}: {e.strerror}") from e
+
+    def write_once(self, name: str, write: Callable[[Any], None]) -> int:
+        """A new file: written under another name, synced, then renamed. Returns its size.
+
+        When this raises there is no file of that name; what was half written is removed.
+        """
+        path = self.path(name)
+        temporary = path + TEMPORARY
+        try:
+            with pa.OSFile(temporary, "wb") as sink:
+                write(sink)
+                size = int(sink.tell())
+            descriptor = os.open(temporary, os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(temporary, path)
+            self.sync_folder(os.path.dirname(name))
+        except OSError as e:
+            self._discard(temporary)
+            raise StorageError(f"cannot write {path}: {e}. Nothing was lost; free some space or mend the disk, then try again.") from e
+        except BaseException:
+            self._discard(temporary)
+            raise
+        return size
+
+    def sync_folder(self, name: str) -> None:
+        descriptor = os.open(self.path(name), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def map(self, name: str, size: int) -> pa.Buffer:
+        """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
+        path = self.path(name)
+        try:
+            found = os.stat(path).st_size
+            if found != size:
+                raise CorruptionError(f"{path} has {found} bytes, the catalog says {size}: restore the file from a backup")
+            with pa.memory_map(path) as mapped:  # the mapping outlives the open file, which would cost a descriptor per chunk
+                return mapped.read_buffer(size)
+        except FileNotFoundError as e:
+            raise CorruptionError(f"{path} is missing: restore the file from a backup") from e
+        except OSError as e:
+            raise StorageError(f"cannot read {path}: {e.strerror}") from e
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        with open(self.path(name), "rb") as f:
+            f.seek(offset)
+            return f.read(size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file that nothing points to any more. It may be gone already."""
+        self._discard(self.path(name))
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder if it is empty."""
+        try:
+            os.rmdir(self.path(name))
+        except OSError:
+            return  # something is still in it, or it was never made: either way there is nothing to do now
+
+    @staticmethod
+    def _discard(path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return

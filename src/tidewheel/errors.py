@@ -1,0 +1,97 @@
+"""Every error Tidewheel raises, as one tree. Catch `TidewheelError` to catch them all.
+
+TidewheelError
+├── InputError            the caller's data or arguments; nothing was changed
+│   ├── SchemaError         a table definition that cannot work
+│   ├── BadRowsError        rows that do not fit their table
+│   ├── QueryError          a query that cannot be asked
+│   └── SettingsError       an unknown or impossible setting
+├── NotFoundError         no such table
+├── ExistsError           a table of that name is there already
+├── OwnedError            another live process owns the warehouse (retryable)
+├── ClosedError           the warehouse was closed
+├── StorageError          a file or the catalog could not be read or written (retryable)
+│   └── FormatError         a file made by a newer Tidewheel, or not by Tidewheel at all
+├── CorruptionError       stored bytes are not the bytes that were written
+├── LimitError            a limit of the query was reached
+└── FencedError           this owner lost its lease; its commit was refused
+"""
+
+from __future__ import annotations
+
+
+class TidewheelError(Exception):
+    """The root of the tree. `retryable` says whether the same call may succeed later."""
+
+    retryable = False
+
+
+class InputError(TidewheelError, ValueError):
+    """The caller's data or arguments are wrong; nothing was changed."""
+
+
+class SchemaError(InputError):
+    """A table definition that cannot work."""
+
+
+class BadRowsError(InputError):
+    """Rows that do not fit their table. `rows` holds the first bad positions in the batch."""
+
+    def __init__(self, message: str, *, table: str = "", column: str = "", rows: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.table = table
+        self.column = column
+        self.rows = rows
+
+
+class QueryError(InputError):
+    """A query that cannot be asked: an unknown column, a wrong type, a malformed expression."""
+
+
+class SettingsError(InputError):
+    """An unknown or impossible setting."""
+
+
+class NotFoundError(TidewheelError, KeyError):
+    """There is no such table."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ExistsError(TidewheelError):
+    """A table of that name is there already."""
+
+
+class OwnedError(TidewheelError):
+    """Another live process owns the warehouse."""
+
+    retryable = True
+
+
+class ClosedError(TidewheelError):
+    """The warehouse was closed; open it again."""
+
+
+class StorageError(TidewheelError):
+    """A file or the catalog could not be read or written."""
+
+    retryable = True
+
+
+class FormatError(StorageError):
+    """A file made by a newer Tidewheel, or not by Tidewheel at all."""
+
+    retryable = False
+
+
+class CorruptionError(TidewheelError):
+    """Stored bytes are not the bytes that were written."""
+
+
+class LimitError(TidewheelError):
+    """A limit of the query (time, rows, memory) was reached."""
+
+
+class FencedError(TidewheelError):
+    """This owner lost its lease to another process; its commit was refused."""

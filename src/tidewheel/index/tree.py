@@ -1,0 +1,110 @@
+"""A tree: an indexing server's rows in memory. A template and an append-only list of runs.
+
+Only the table's writer changes a tree, under the table's lock. Readers take a `TreeView`, which never changes: a view
+counts the runs it knows, and what is appended later lies behind that count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tidewheel.index.kernels import leaf_counts
+from tidewheel.index.run import Run, coalesce
+from tidewheel.index.template import Template
+from tidewheel.model.codes import Codes
+from tidewheel.model.pieces import Shape
+
+FAN_IN = 16
+"""So many small runs of one level become one run of the next."""
+
+
+class TreeView:
+    """What a reader sees of a tree: the first `count` rows of `matrix`, and the runs behind them."""
+
+    __slots__ = ("count", "holders", "matrix", "tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.matrix = tree.matrix
+        self.holders = tree.runs
+        self.count = len(tree.runs)
+
+    @property
+    def rows(self) -> int:
+        return sum(run.rows for run in self.holders[: self.count])
+
+
+class Tree:
+    __slots__ = ("born", "bytes", "coder", "late", "matrix", "rows", "runs", "server", "shape", "small", "spanning", "template")
+
+    def __init__(self, server: int, late: bool, template: Template, coder: int, shape: Shape, born: float) -> None:
+        self.server = server
+        self.late = late
+        self.template = template
+        self.coder = coder
+        self.shape = shape
+        self.born = born
+        """When the first row came in; meaningless while the tree is empty."""
+        self.rows = 0
+        self.bytes = 0
+        self.spanning = False
+        """Holds part of a package whose other rows are in other trees: they must be committed together."""
+        self.runs: list[Run] = []
+        self.matrix = np.zeros((16, shape.width), np.int64)
+        self.small: dict[int, int] = {}
+
+    def append(self, run: Run) -> None:
+        """Take a published run in. Small runs coalesce, so that single rows neither pile up nor slow queries down."""
+        self._put(run)
+        self.rows += run.rows
+        self.bytes += run.bytes
+        level = run.level
+        if run.coalesces:
+            self.small[level] = self.small.get(level, 0) + 1
+            while self.small.get(level, 0) >= FAN_IN:
+                self._merge(level)
+                level += 1
+
+    def _put(self, run: Run) -> None:
+        n = len(self.runs)
+        if n == len(self.matrix):
+            grown = np.zeros((2 * n, self.matrix.shape[1]), np.int64)
+            grown[:n] = self.matrix
+            self.matrix = grown
+        self.matrix[n] = run.row
+        self.runs.append(run)
+
+    def _merge(self, level: int) -> None:
+        """Replace the small runs of a level by one. Views taken earlier keep the old list and matrix."""
+        old = [run for run in self.runs if run.level == level and run.coalesces]
+        kept = [run for run in self.runs if not (run.level == level and run.coalesces)]
+        merged = coalesce(old, self.template, self.coder, self.shape)
+        del self.small[level]
+        if merged.coalesces:
+            self.small[level + 1] = self.small.get(level + 1, 0) + 1
+        self.runs = [*kept, merged]
+        self.matrix = np.zeros((max(16, 2 * len(self.runs)), self.shape.width), np.int64)
+        for i, run in enumerate(self.runs):
+            self.matrix[i] = run.row
+
+    def view(self) -> TreeView:
+        return TreeView(self)
+
+
+def counts_per_leaf(view: TreeView, template: Template) -> npt.NDArray[np.int64]:
+    """Rows per leaf of the runs that were routed by this template."""
+    counts = np.zeros(template.leaves, np.int64)
+    leaf_counts(view.matrix, view.count, template.address, counts)
+    return counts
+
+
+def all_codes(view: TreeView, template: Template) -> Codes:
+    """The key codes of every row in the tree, by the template's coder, in no particular order."""
+    parts = []
+    for run in view.holders[: view.count]:
+        if run.template.coder is template.coder:
+            parts.append(run.codes[run.row_numbers] if len(run.row_numbers) else run.codes)
+        else:
+            parts.append(template.coder.encode(run.own_rows()[0]))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,0 +1,237 @@
+"""Kernels that make codes. Arrays and addresses in, arrays out; they release the GIL and are compiled once.
+
+Arrow memory comes in as int64 addresses (`view` looks at it): one compiled version then serves every buffer, read-only
+or not, and one call can walk many pieces. Whoever passes an address keeps its buffer alive during the call.
+"""
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+JIT = {"nogil": True, "cache": True}
+
+
+@intrinsic
+def _pointer(typing_context, address, dtype):  # type: ignore[no-untyped-def]
+    pointer = types.CPointer(dtype.dtype)
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], context.get_value_type(pointer))
+
+    return pointer(types.int64, dtype), generate
+
+
+@nb.njit(inline="always")
+def view(address, n, dtype):
+    """n items of dtype at an address."""
+    return nb.carray(_pointer(address, dtype), (n,), dtype)
+
+
+@nb.njit("void(int64, int64, int64, int64, uint8[::1], int64[::1])", **JIT)
+def byte_codes(offsets, wide, data, n, prefix, out):
+    """Order-preserving codes of byte strings: the eight bytes after `prefix`; strings outside the prefix are clamped.
+
+    `offsets` addresses n + 1 offsets (int64 if wide, else int32); wide < 0 means fixed size strings of -wide bytes.
+    """
+    p = prefix.shape[0]
+    narrow = view(offsets, n + 1, np.int32)
+    broad = view(offsets, n + 1, np.int64)
+    for i in range(n):
+        if wide < 0:
+            a = -wide * i
+            b = a - wide
+        elif wide:
+            a = broad[i]
+            b = broad[i + 1]
+        else:
+            a = np.int64(narrow[i])
+            b = np.int64(narrow[i + 1])
+        text = view(data + a, b - a, np.uint8)
+        size = b - a
+        side = 0
+        for j in range(p):
+            if j >= size or text[j] < prefix[j]:
+                side = -1
+                break
+            if text[j] > prefix[j]:
+                side = 1
+                break
+        if side < 0:
+            out[i] = np.int64(-9223372036854775808)
+        elif side > 0:
+            out[i] = np.int64(9223372036854775807)
+        else:
+            code = np.uint64(0)
+            last = min(size, p + 8)
+            for j in range(p, last):
+                code = (code << np.uint64(8)) | np.uint64(text[j])
+            code = code << np.uint64(8 * (p + 8 - max(last, p))) if last < p + 8 and last > p else code
+            if last <= p:
+                code = np.uint64(0)
+            out[i] = np.int64(code ^ np.uint64(0x8000000000000000))
+
+
+@nb.njit("uint64(uint64)", inline="always")
+def _spread(x):
+    """31 bits, a zero between each two."""
+    x = (x | (x << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    x = (x | (x << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    x = (x | (x << np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    x = (x | (x << np.uint64(2))) & np.uint64(0x3333333333333333)
+    return (x | (x << np.uint64(1))) & np.uint64(0x5555555555555555)
+
+
+@nb.njit("int64(float64, float64, float64, int64)", inline="always")
+def quantise(x, lo, scale, bits):
+    """The cell of a coordinate, clamped to the bounds; rises with x."""
+    top = (np.int64(1) << bits) - 1
+    y = (x - lo) * scale
+    if not y > 0.0:
+        return np.int64(0)
+    if y >= top:
+        return np.int64(top)
+    return np.int64(y)
+
+
+@nb.njit("void(float64[:, ::1], float64[::1], float64[::1], int64, int64[::1])", **JIT)
+def zorder_codes(points, lo, scale, bits, out):
+    """Interleave the cells of `points` (one row per dimension), the first dimension lowest."""
+    dims, n = points.shape
+    if dims == 2:
+        for i in range(n):
+            x = np.uint64(quantise(points[0, i], lo[0], scale[0], bits))
+            y = np.uint64(quantise(points[1, i], lo[1], scale[1], bits))
+            out[i] = np.int64(_spread(x) | (_spread(y) << np.uint64(1)))
+        return
+    for i in range(n):
+        code = np.int64(0)
+        for d in range(dims):
+            cell = quantise(points[d, i], lo[d], scale[d], bits)
+            for b in range(bits):
+                code |= ((cell >> b) & 1) << (b * dims + d)
+        out[i] = code
+
+
+@nb.njit("int64(int64[::1], int64[::1], int64, int64[::1], int64[::1])", **JIT)
+def zorder_intervals(cell_lo, cell_hi, bits, out_lo, out_hi):
+    """Cover a box of cells by at most len(out_lo) code intervals: a superset, in rising order. Returns how many.
+
+    Level by level, cells that the box cuts are divided while there is room; what is still cut then is taken whole.
+    """
+    dims = cell_lo.shape[0]
+    limit = out_lo.shape[0]
+    children = 1 << dims
+    room = limit * 4 + children
+    corner = np.zeros((room, dims), np.int64)
+    code = np.zeros(room, np.int64)
+    shift = np.zeros(room, np.int64)
+    cut = np.zeros(room, np.uint8)
+    n = 1
+    shift[0] = bits
+    cut[0] = 1
+    corner2 = np.zeros_like(corner)
+    code2 = np.zeros_like(code)
+    shift2 = np.zeros_like(shift)
+    cut2 = np.zeros_like(cut)
+    while True:
+        pending = 0
+        for i in range(n):
+            pending += cut[i] and shift[i] > 0
+        if pending == 0 or n + pending * (children - 1) > limit * 2:
+            break
+        m = 0
+        for i in range(n):
+            if not cut[i] or shift[i] == 0:
+                corner2[m] = corner[i]
+                code2[m] = code[i]
+                shift2[m] = shift[i]
+                cut2[m] = cut[i]
+                m += 1
+                continue
+            half = shift[i] - 1
+            for c in range(children):
+                outside = False
+                inside = True
+                for d in range(dims):
+                    a = corner[i, d] + (((c >> d) & 1) << half)
+                    b = a + (np.int64(1) << half) - 1
+                    if b < cell_lo[d] or a > cell_hi[d]:
+                        outside = True
+                        break
+                    if a < cell_lo[d] or b > cell_hi[d]:
+                        inside = False
+                if outside:
+                    continue
+                for d in range(dims):
+                    corner2[m, d] = corner[i, d] + (((c >> d) & 1) << half)
+                code2[m] = code[i] + (np.int64(c) << (half * dims))
+                shift2[m] = half
+                cut2[m] = 0 if inside else 1
+                m += 1
+        corner, corner2 = corner2, corner
+        code, code2 = code2, code
+        shift, shift2 = shift2, shift
+        cut, cut2 = cut2, cut
+        n = m
+    # adjoining cells become one interval, then the narrowest gaps are closed until all fit
+    lo = np.empty(n, np.int64)
+    hi = np.empty(n, np.int64)
+    m = 0
+    for i in range(n):
+        last = code[i] + (np.int64(1) << (shift[i] * dims)) - 1
+        if m and hi[m - 1] + 1 == code[i]:
+            hi[m - 1] = last
+        else:
+            lo[m] = code[i]
+            hi[m] = last
+            m += 1
+    while m > limit:
+        best = 1
+        for i in range(2, m):
+            if lo[i] - hi[i - 1] < lo[best] - hi[best - 1]:
+                best = i
+        hi[best - 1] = hi[best]
+        for i in range(best, m - 1):
+            lo[i] = lo[i + 1]
+            hi[i] = hi[i + 1]
+        m -= 1
+    for i in range(m):
+        out_lo[i] = lo[i]
+        out_hi[i] = hi[i]
+    return m
+
+
+@nb.njit("void(int64, int64, int64, int64, int64[::1])", **JIT)
+def ipv4_codes(offsets, wide, data, n, out):
+    """Dotted IPv4 texts as numbers; -1 where the text is anything else."""
+    narrow = view(offsets, n + 1, np.int32)
+    broad = view(offsets, n + 1, np.int64)
+    for i in range(n):
+        a = broad[i] if wide else np.int64(narrow[i])
+        b = broad[i + 1] if wide else np.int64(narrow[i + 1])
+        text = view(data + a, b - a, np.uint8)
+        value = np.int64(0)
+        part = np.int64(0)
+        digits = 0
+        dots = 0
+        good = b - a >= 7 and b - a <= 15
+        for j in range(b - a):
+            c = np.int64(text[j])
+            if c == 46:
+                good = good and digits > 0 and dots < 3
+                value = value * 256 + part
+                part = 0
+                digits = 0
+                dots += 1
+            else:
+                good = good and c >= 48 and c <= 57 and not (digits > 0 and part == 0)
+                part = part * 10 + c - 48
+                digits += 1
+                good = good and part < 256
+            if not good:
+                break
+        out[i] = value * 256 + part if good and dots == 3 and digits > 0 else np.int64(-1)

@@ -1,0 +1,112 @@
+"""A piece is what the read path scans: one run of a tree or one chunk, both in leaf order.
+
+Each piece is described by one row of int64: sizes, region and the addresses of its arrays and column buffers. A kernel
+walks a matrix of such rows, so one call spans all runs and chunks of a query. The object behind a row (its `holder`)
+keeps the memory alive; whoever uses a row holds on to the version it came from.
+
+Positions are counted in leaf order. Without a permutation (chunks, small runs) position and row number are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+(
+    ROWS,  # positions in the piece
+    OPEN,  # 1 when the addresses below are filled in
+    CODER,  # which of the version's key coders made its codes
+    GENERATION,  # the last generation it holds rows of
+    KMIN, KMAX, TMIN, TMAX,  # region, in codes
+    KEYS, TIMES,  # int64 codes by row number
+    LEAVES,  # how many leaves
+    STARTS,  # uint32[leaves + 1]: first position of each leaf
+    BOUNDS,  # int64[leaves]: lower key bound of each leaf; the first is the least int64; equal bounds: one leaf cut by time
+    PERM,  # uint32[rows]: row number by position, or 0
+    ZONES,  # int64[4, leaves]: least and greatest key, least and greatest time of each leaf, or 0
+    ORDERED,  # uint8[leaves]: leaf is in time order; 0: no leaf, 1: all leaves are
+    MASKS, MASK_START, MASK_WIDTH,  # uint64[leaves]: which 64ths of the piece's time a leaf has rows in, or 0
+    VERIFIED, BLOCKS,  # uint8[columns, blocks]: checksum verified; blocks per column (0: nothing to verify)
+    SOURCE, INDEX,  # filled in by a query: which matrix, which row of it
+    T0, T1,  # filled in by a query: the time interval asked of this piece
+    COLUMNS,  # from here on, SLOTS numbers per column
+) = range(26)  # fmt: skip
+
+VALIDITY, BIT_OFFSET, VALUES, DATA, SLOTS = range(5)
+"""Per column: address of the validity bits (0: no nulls), offset in bits, address of values or offsets, address of bytes."""
+
+BLOCK_ROWS = 1 << 14
+"""Rows per checksummed block of a column."""
+
+FIXED, BITS, VAR32, VAR64, OTHER = range(5)
+"""How kernels see a column: fixed width, one bit, bytes with 32 or 64 bit offsets; OTHER is left to Arrow."""
+
+Row = npt.NDArray[np.int64]
+
+
+class Holder(Protocol):
+    """The object behind a piece: a run or a chunk."""
+
+    @property
+    def batch(self) -> pa.RecordBatch: ...
+
+
+def column_kind(type_: pa.DataType) -> tuple[int, int]:
+    """(kind, bytes per value) of a column of this type."""
+    t = pa.types
+    if t.is_boolean(type_):
+        return BITS, 0
+    if t.is_string(type_) or t.is_binary(type_):
+        return VAR32, 4
+    if t.is_large_string(type_) or t.is_large_binary(type_):
+        return VAR64, 8
+    if t.is_fixed_size_binary(type_):
+        return FIXED, type_.byte_width
+    if t.is_primitive(type_) or t.is_decimal(type_):
+        return FIXED, type_.bit_width // 8
+    return OTHER, 0
+
+
+class Shape:
+    """The columns of a schema as kernels see them, worked out once per table."""
+
+    __slots__ = ("kinds", "row_bytes", "width", "widths")
+
+    def __init__(self, schema: pa.Schema) -> None:
+        pairs = [column_kind(f.type) for f in schema]
+        self.kinds = tuple(k for k, _ in pairs)
+        self.widths = tuple(w for _, w in pairs)
+        self.width = COLUMNS + SLOTS * len(pairs)
+        fixed = all(k == FIXED for k in self.kinds)
+        self.row_bytes = sum(self.widths) if fixed else 0
+        """Bytes of a row where every row has the same, else 0."""
+
+    def bytes_of(self, batch: pa.RecordBatch) -> int:
+        return self.row_bytes * batch.num_rows if self.row_bytes else int(batch.nbytes)
+
+    def describe(self, batch: pa.RecordBatch, row: Row) -> None:
+        """Fill the column slots of a descriptor row with the addresses of a batch's buffers."""
+        slots: list[int] = []
+        for array, kind, width in zip(batch.columns, self.kinds, self.widths, strict=True):
+            if kind == OTHER:
+                slots += (0, 0, 0, 0)
+                continue
+            buffers = array.buffers()
+            offset = array.offset
+            validity = buffers[0]
+            nulls = validity.address if validity is not None and array.null_count else 0
+            values = _address(buffers[1])
+            if kind == BITS:
+                slots += (nulls, offset, values, 0)
+            elif kind == FIXED:
+                slots += (nulls, offset, values + offset * width, 0)
+            else:
+                slots += (nulls, offset, values + offset * width, _address(buffers[2]))
+        row[COLUMNS:] = slots
+
+
+def _address(buffer: Any) -> int:
+    return buffer.address if buffer is not None else 0

@@ -1,0 +1,117 @@
+"""What the catalog knows, as plain values: the rows of its tables and the commit that changes them.
+
+A `Commit` is everything one transaction does to one table; either all of it happens or none.
+"""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass, field
+
+from tidewheel.model.schema import TableSpec
+
+BASE = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    id: int
+    spec: TableSpec
+    kind: str = BASE
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """One chunk. Its region is in codes: of the chunk's own coder for the key, of the column's unit for the time."""
+
+    id: str
+    table_id: int
+    server: int
+    file: str
+    container: str
+    format: int
+    rows: int
+    bytes: int
+    key_lo: int
+    key_hi: int
+    time_lo: int
+    time_hi: int
+    late: bool
+    generation_lo: int
+    generation_hi: int
+    covers: int
+    """Up to which record of its owner's log this chunk covers its server (0 while there is no log)."""
+    prefix: builtins.bytes
+    """The common prefix its key codes leave out (text and binary keys)."""
+    body_lo: int
+    body_hi: int
+    """The rows' bytes in the file; what is before and after is its frame."""
+    frame: int
+    """xxh3 of the frame."""
+    partitions: tuple[tuple[int, int], ...]
+    """(start of the partition, rows of this chunk in it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRecord:
+    """Rows of the time interval [time_lo, time_hi] that were committed up to `generation` are hidden."""
+
+    time_lo: int
+    time_hi: int
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRecord:
+    name: str
+    generation: int
+    rows: int
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatchRecord:
+    """One batch of a stream that has been published: (stream, batch) is unique per table."""
+
+    stream: str
+    batch: int
+    generation: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """The key interval of an indexing server starts at `key_lo`, a code that leaves out `prefix`."""
+
+    server: int
+    key_lo: int
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    table_id: int
+    epoch: int
+    """The lease epoch of the owner that commits; a stale one is refused."""
+    generation: int
+    """The table's generation after this commit."""
+    add: tuple[ChunkRecord, ...] = ()
+    remove: tuple[str, ...] = ()
+    """Ids of chunks that leave the table with this commit."""
+    masks: tuple[MaskRecord, ...] = ()
+    packages: tuple[PackageRecord, ...] = ()
+    batches: tuple[StreamBatchRecord, ...] = ()
+    servers: tuple[ServerRecord, ...] = field(default=())
+    """If given, replaces the key intervals of the table's servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may write. `epoch` grows with every owner."""
+
+    epoch: int
+    pid: int
+    host: str
+    since: float

@@ -1,0 +1,1 @@
+"""The read path: plan → scan → materialise → result."""

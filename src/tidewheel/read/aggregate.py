@@ -1,0 +1,44 @@
+"""Aggregates and groups: SQL aggregate expressions over the rows a query finds, streamed through DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidewheel.errors import QueryError
+from tidewheel.model.query import Query
+from tidewheel.read.expressions import quoted, referenced, run
+
+if TYPE_CHECKING:
+    from tidewheel.read.coordinator import Coordinator
+
+
+class Aggregation:
+    """`reads` are the columns it needs; `schema` is that of its answer."""
+
+    def __init__(self, coordinator: Coordinator, query: Query) -> None:
+        names = coordinator.names
+        groups = [query.group_by] if isinstance(query.group_by, str) else list(query.group_by or ())
+        wanted = dict(query.aggregate or {})
+        if query.columns is not None:
+            raise QueryError("columns cannot be given together with aggregate or group_by: the answer has the groups and the aggregates")
+        if not wanted and not groups:
+            raise QueryError("aggregate is a mapping like {'n': 'count(*)', 'v': 'avg(speed)'}")
+        for g in groups:
+            coordinator.number(g, "group_by")
+        reads = dict.fromkeys(groups)
+        for expression in wanted.values():
+            reads.update(dict.fromkeys(referenced(expression, tuple(names))))
+        self.reads: list[str] = list(reads) or [coordinator.spec.time.column]
+        parts = [quoted(g) for g in groups] + [f"({e}\n) AS {quoted(n)}" for n, e in wanted.items()]
+        self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
+        self._names = names
+        empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
+        self.schema = run(self._sql, empty, names).schema
+
+    def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+        picked = pa.schema([schema.field(n) for n in self.reads])
+        stream = (batch.select(self.reads) for batch in batches)
+        return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream), self._names)

@@ -1,0 +1,127 @@
+"""The coordinator: checks a query, turns its bounds into codes and hands out a lazy result.
+
+Everything that can be wrong with a query is found here, before any row is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.errors import QueryError
+from tidewheel.index.version import Version
+from tidewheel.model.codes import EVERYWHERE, KeyCoder, KeyIntervals
+from tidewheel.model.pieces import Shape
+from tidewheel.model.query import Query
+from tidewheel.model.schema import TableSpec, ZOrder, nearest
+from tidewheel.read.materialise import Columns
+from tidewheel.read.ordering import SortKey, parse_order
+from tidewheel.read.scan import StoredColumns, find
+from tidewheel.settings import Settings
+
+Mask = np.ndarray
+
+
+class Coordinator:
+    """Answers queries about one table. Holds what can be worked out once; safe to use from several threads."""
+
+    def __init__(self, spec: TableSpec, shape: Shape, settings: Settings, stored: StoredColumns) -> None:
+        self.spec = spec
+        self.shape = shape
+        self.settings = settings
+        self.stored = stored
+        self.names: list[str] = spec.schema.names
+        self._numbers = {n: i for i, n in enumerate(self.names)}
+        self._all = Columns(list(range(len(self.names))), spec.schema, shape)
+
+    def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
+        if names is None:
+            return self._all
+        return Columns([self.number(n, role) for n in names], self.spec.schema, self.shape)
+
+    def number(self, name: str, role: str) -> int:
+        try:
+            return self._numbers[name]
+        except (KeyError, TypeError):
+            hint = nearest(name, self.names) if isinstance(name, str) else ""
+            raise QueryError(f"{role}: table {self.spec.name!r} has no column {name!r}.{hint} Columns: {', '.join(self.names)}") from None
+
+    def scan(self, version: Version, query: Query) -> Scan:
+        """Check the bounds of a query and find its segments."""
+        began = time.perf_counter()
+        spec = self.spec
+        lo, hi = self._key_bounds(query)
+        intervals = [EVERYWHERE] if lo is None and hi is None else [c.intervals(lo, hi) for c in version.coders]
+        if len(intervals) < len(version.coders):
+            intervals = intervals * len(version.coders)
+        t0, t1 = pair(query.time, "time")
+        first, last = spec.time.lower(t0), spec.time.upper(t1)
+        found = find(version, intervals, first, last, self.stored)
+        return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), began)
+
+    def _key_bounds(self, query: Query) -> tuple[Any, Any]:
+        zorder = isinstance(self.spec.key, ZOrder)
+        if query.box is not None:
+            if not zorder:
+                raise QueryError(f"box: table {self.spec.name!r} has no z-order key; ask with key=(lo, hi)")
+            dims = len(self.spec.key.columns)
+            if not isinstance(query.box, (tuple, list)) or len(query.box) != 2 * dims:
+                raise QueryError(f"box of table {self.spec.name!r} has {2 * dims} numbers: all lower ends, then all upper ends, of {self.spec.key.columns}")
+            if query.key is not None:
+                raise QueryError("give either key= or box=, not both")
+            return tuple(query.box[:dims]), tuple(query.box[dims:])
+        if query.key is None:
+            return None, None
+        if zorder:
+            raise QueryError(f"key: table {self.spec.name!r} is keyed by the z-order of {self.spec.key.columns}; ask with box=(lower ends…, upper ends…)")
+        return pair(query.key, "key")
+
+
+class Scan:
+    """What was found for one query, before rows are copied."""
+
+    __slots__ = ("began", "check", "coordinator", "found", "intervals", "time")
+
+    def __init__(self, coordinator: Coordinator, found: Any, intervals: list[KeyIntervals], time: tuple[int, int], check: Any, began: float) -> None:
+        self.coordinator = coordinator
+        self.found = found
+        self.intervals = intervals
+        self.time = time
+        self.check: Callable[[pa.RecordBatch], Mask] = check
+        self.began = began
+
+
+def _checker(coder: KeyCoder, lo: Any, hi: Any) -> Callable[[pa.RecordBatch], Mask]:
+    return lambda batch: coder.matches(batch, lo, hi)
+
+
+def pair(bounds: Any, role: str) -> tuple[Any, Any]:
+    """(lo, hi) of an interval; a single value is an interval of one."""
+    if bounds is None:
+        return None, None
+    if isinstance(bounds, (tuple, list)):
+        if len(bounds) != 2:
+            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
+        return bounds[0], bounds[1]
+    return bounds, bounds
+
+
+def check_limit(limit: Any) -> int | None:
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
+        raise QueryError(f"limit is a whole number of rows, not {limit!r}")
+    return int(limit)
+
+
+def sort_keys(coordinator: Coordinator, order_by: Any, names: Sequence[str]) -> list[SortKey]:
+    keys = parse_order(order_by)
+    for key in keys:
+        if key.column not in names:
+            hint = nearest(key.column, list(names))
+            raise QueryError(f"order_by: no column {key.column!r} in the result of table {coordinator.spec.name!r}.{hint} Columns: {', '.join(names)}")
+    return keys

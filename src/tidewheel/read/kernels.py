@@ -1,0 +1,409 @@
+"""Kernels of the query: choose pieces by region, find segments in them, copy the segments of one column together.
+
+A segment is (piece, position, length, check): adjoining positions of one piece; check = 1 if values must still decide.
+"""
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from tidewheel.model.kernels import JIT, view
+from tidewheel.model.pieces import (
+    BIT_OFFSET, BLOCK_ROWS, BLOCKS, BOUNDS, CODER, DATA, INDEX, KEYS, KMAX, KMIN, LEAVES, MASK_START, MASK_WIDTH, MASKS, OPEN, ORDERED, PERM, ROWS,
+    SOURCE, STARTS, T0, T1, TIMES, TMAX, TMIN, VALUES, VERIFIED, ZONES,
+)  # fmt: skip
+
+LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, STATS = range(5)
+"""What `scan` counts; TODO counts the blocks whose checksums are still to be verified."""
+
+
+_GREATEST = np.int64(9223372036854775807)
+
+
+@nb.njit("int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", **JIT)
+def select(pieces, count, source, klo, khi, t0, t1, out, at):
+    """Copy the descriptors of the pieces whose region meets the query behind out[:at]. Returns the new end.
+
+    klo[coder], khi[coder] are the key intervals in rising order; a region is compared with their hull.
+    """
+    last = klo.shape[1] - 1
+    for r in range(count):
+        if pieces[r, TMAX] < t0 or pieces[r, TMIN] > t1 or pieces[r, ROWS] == 0:
+            continue
+        c = pieces[r, CODER]
+        if pieces[r, KMAX] < klo[c, 0] or pieces[r, KMIN] > khi[c, last]:
+            continue
+        if last > 0:
+            meets = False
+            for i in range(last + 1):
+                if pieces[r, KMAX] >= klo[c, i] and pieces[r, KMIN] <= khi[c, i]:
+                    meets = True
+                    break
+            if not meets:
+                continue
+        out[at] = pieces[r]
+        out[at, SOURCE] = source
+        out[at, INDEX] = r
+        out[at, T0] = t0
+        out[at, T1] = t1
+        at += 1
+    return at
+
+
+@nb.njit(inline="always")
+def _first_above(values, n, x):
+    """The first index whose value is greater than x."""
+    lo = 0
+    hi = n
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if values[mid] <= x:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@nb.njit(inline="always")
+def _first_from(values, n, x):
+    """The first index whose value is at least x."""
+    lo = 0
+    hi = n
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if values[mid] < x:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@nb.njit(inline="always")
+def _time_from(times, perm, some, lo, hi, t):
+    """The first position in [lo, hi) whose time is at least t."""
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if times[perm[mid] if some else mid] < t:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@nb.njit(inline="always")
+def _query_mask(first, width, t0, t1):
+    """The bits of the time mini-ranges that [t0, t1] touches."""
+    a = np.uint64(0) if t0 <= first else (np.uint64(t0) - np.uint64(first)) // np.uint64(width)
+    if t1 < first or a > np.uint64(63):
+        return np.uint64(0)
+    b = (np.uint64(t1) - np.uint64(first)) // np.uint64(width)
+    b = min(b, np.uint64(63))
+    high = np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(63) - b)
+    return high & (np.uint64(0xFFFFFFFFFFFFFFFF) << a)
+
+
+@nb.njit(inline="always")
+def _touch(row, column, a, b, stats, todo, piece):
+    """Note the blocks of a stored column that [a, b) reads and whose checksums were not verified yet."""
+    blocks = row[BLOCKS]
+    if blocks:
+        verified = view(row[VERIFIED] + column * blocks, blocks, np.uint8)
+        for block in range(a // BLOCK_ROWS, (b - 1) // BLOCK_ROWS + 1):
+            if verified[block] == 0:
+                n = stats[TODO]
+                if n < todo.shape[0]:
+                    todo[n, 0] = piece
+                    todo[n, 1] = column
+                    todo[n, 2] = block
+                stats[TODO] = n + 1
+
+
+@nb.njit(inline="always")
+def _emit(out, n, piece, a, b, check):
+    """Append a segment or lengthen the last one. Returns the new count, -1 if there is no room."""
+    if n and out[n - 1, 0] == piece and out[n - 1, 1] + out[n - 1, 2] == a and out[n - 1, 3] == check:
+        out[n - 1, 2] += b - a
+        return n
+    if n == out.shape[0]:
+        return -1
+    out[n, 0] = piece
+    out[n, 1] = a
+    out[n, 2] = b - a
+    out[n, 3] = check
+    return n + 1
+
+
+@nb.njit(
+    "int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])", **JIT
+)
+def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, todo):
+    """Find the segments of all pieces. Returns how many, or -1 if `out` is too short.
+
+    mode 0: codes decide. 1: rows on the end codes of the interval are marked for a check. 2: every row is.
+    In a leaf wholly inside the interval nothing is compared; in one that is in time order, times are searched by halving.
+    """
+    n = 0
+    intervals = klo.shape[1]
+    for q in range(count):
+        row = pieces[q]
+        t0 = row[T0]
+        t1 = row[T1]
+        leaves = row[LEAVES]
+        rows = row[ROWS]
+        starts = view(row[STARTS], leaves + 1, np.uint32)
+        bounds = view(row[BOUNDS], leaves, np.int64)
+        some = row[PERM] != 0
+        perm = view(row[PERM], rows, np.uint32)
+        keys = view(row[KEYS], _GREATEST, np.int64)
+        times = view(row[TIMES], _GREATEST, np.int64)
+        zoned = row[ZONES] != 0
+        zkmin = view(row[ZONES], leaves, np.int64)
+        zkmax = view(row[ZONES] + 8 * leaves, leaves, np.int64)
+        ztmin = view(row[ZONES] + 16 * leaves, leaves, np.int64)
+        ztmax = view(row[ZONES] + 24 * leaves, leaves, np.int64)
+        masked = row[MASKS] != 0
+        masks = view(row[MASKS], leaves, np.uint64)
+        whole_time = row[TMIN] >= t0 and row[TMAX] <= t1
+        wanted = np.uint64(0)
+        if masked and not whole_time:
+            wanted = _query_mask(row[MASK_START], row[MASK_WIDTH], t0, t1)
+        done = -1
+        read = 0
+        c = row[CODER]
+        for iv in range(intervals):
+            k0 = klo[c, iv]
+            k1 = khi[c, iv]
+            if k0 > k1 or row[KMAX] < k0 or row[KMIN] > k1:
+                continue
+            l1 = _first_above(bounds, leaves, k1) - 1
+            l0 = _first_from(bounds, leaves, bounds[_first_above(bounds, leaves, k0) - 1])
+            if l0 <= done:
+                l0 = done + 1
+            for l in range(l0, l1 + 1):
+                a = np.int64(starts[l])
+                b = np.int64(starts[l + 1])
+                if a == b:
+                    continue
+                if zoned:
+                    lo = zkmin[l]
+                    hi = zkmax[l]
+                    if hi < k0 or lo > k1:
+                        continue
+                else:
+                    lo = bounds[l]
+                    hi = bounds[l + 1] - 1 if l + 1 < leaves else _GREATEST
+                    if row[KMIN] > lo:
+                        lo = row[KMIN]
+                    if row[KMAX] < hi:
+                        hi = row[KMAX]
+                inside_time = whole_time
+                if not whole_time:
+                    if zoned:
+                        if ztmax[l] < t0 or ztmin[l] > t1:
+                            continue
+                        inside_time = ztmin[l] >= t0 and ztmax[l] <= t1
+                    if masked and not inside_time and (masks[l] & wanted) == np.uint64(0):
+                        continue
+                done = l
+                read += 1
+                if mode == 2:
+                    inside_key = True
+                elif mode == 1:
+                    inside_key = lo > k0 and hi < k1
+                else:
+                    inside_key = lo >= k0 and hi <= k1
+                if not inside_time:
+                    _touch(row, time_column, a, b, stats, todo, q)
+                    ordered = row[ORDERED] == 1 or (row[ORDERED] > 1 and view(row[ORDERED], leaves, np.uint8)[l] == 1)
+                    if ordered:
+                        a = _time_from(times, perm, some, a, b, t0)
+                        if t1 < _GREATEST:
+                            b = _time_from(times, perm, some, a, b, t1 + 1)
+                        inside_time = True
+                        if a >= b:
+                            continue
+                if inside_time and inside_key:
+                    n = _emit(out, n, q, a, b, np.int64(1) if mode == 2 else np.int64(0))
+                    if n < 0:
+                        return -1
+                    continue
+                if not inside_key:
+                    _touch(row, key_column, a, b, stats, todo, q)
+                stats[ROWS_SCANNED] += b - a
+                i = a
+                while i < b:
+                    check = np.int64(2)
+                    first = i
+                    while i < b:
+                        r = np.int64(perm[i]) if some else i
+                        good = True
+                        this = np.int64(1) if mode == 2 else np.int64(0)
+                        if not inside_time:
+                            good = times[r] >= t0 and times[r] <= t1
+                        if good and not inside_key:
+                            k = keys[r]
+                            good = k >= k0 and k <= k1
+                            if mode == 1 and (k == k0 or k == k1):
+                                this = np.int64(1)
+                        if not good or (check != 2 and this != check):
+                            break
+                        check = this
+                        i += 1
+                    if i > first:
+                        n = _emit(out, n, q, first, i, check)
+                        if n < 0:
+                            return -1
+                    else:
+                        i += 1
+        stats[LEAVES_READ] += read
+        stats[LEAVES_SKIPPED] += leaves - read
+    return n
+
+
+@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
+def unverified(pieces, segments, columns, todo):
+    """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo)."""
+    stats = np.zeros(STATS, np.int64)
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        if row[BLOCKS]:
+            for c in columns:
+                _touch(row, c, segments[s, 1], segments[s, 1] + segments[s, 2], stats, todo, segments[s, 0])
+    return min(stats[TODO], todo.shape[0])
+
+
+@nb.njit("int64(int64[:, ::1], uint8[::1], int64[:, ::1])", **JIT)
+def refine(segments, keep, out):
+    """Segments of the rows to keep; keep[i] speaks of the i-th row over all segments. `out` has room for all rows."""
+    n = 0
+    at = 0
+    for s in range(segments.shape[0]):
+        a = segments[s, 1]
+        for i in range(segments[s, 2]):
+            if keep[at]:
+                n = _emit(out, n, segments[s, 0], a + i, a + i + 1, np.int64(0))
+            at += 1
+    return n
+
+
+def _copy(item):  # type: ignore[no-untyped-def]
+    def kernel(pieces, segments, column, out):  # type: ignore[no-untyped-def]
+        at = 0
+        for s in range(segments.shape[0]):
+            row = pieces[segments[s, 0]]
+            a = segments[s, 1]
+            size = segments[s, 2]
+            if row[PERM]:
+                v = view(row[column + VALUES], _GREATEST, item)
+                perm = view(row[PERM] + 4 * a, size, np.uint32)
+                for i in range(size):
+                    out[at + i] = v[perm[i]]
+            else:
+                w = view(row[column + VALUES] + a * out.itemsize, size, item)
+                for i in range(size):
+                    out[at + i] = w[i]
+            at += size
+
+    return kernel
+
+
+_COPY = "void(int64[:, ::1], int64[:, ::1], int64, {}[::1])"
+copy1 = nb.njit(_COPY.format("uint8"), **JIT)(_copy(np.uint8))
+copy2 = nb.njit(_COPY.format("uint16"), **JIT)(_copy(np.uint16))
+copy4 = nb.njit(_COPY.format("uint32"), **JIT)(_copy(np.uint32))
+copy8 = nb.njit(_COPY.format("uint64"), **JIT)(_copy(np.uint64))
+
+
+@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)
+def copy_wide(pieces, segments, column, width, out):
+    """Values of any width, byte by byte."""
+    at = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        v = view(row[column + VALUES], _GREATEST, np.uint8)
+        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
+            r = np.int64(perm[i]) if some else i
+            for j in range(width):
+                out[at + j] = v[r * width + j]
+            at += width
+
+
+@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)
+def copy_bits(pieces, segments, column, slot, out):
+    """Bits (validity or booleans) as one byte each. No address: all ones."""
+    at = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        address = row[column + slot]
+        offset = row[column + BIT_OFFSET]
+        bits = view(address, _GREATEST, np.uint8)
+        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
+            p = offset + (np.int64(perm[i]) if some else i)
+            out[at] = np.uint8(1) if address == 0 else (bits[p >> 3] >> np.uint8(p & 7)) & np.uint8(1)
+            at += 1
+
+
+@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1])", **JIT)
+def var_ends(pieces, segments, column, wide, ends):
+    """Offsets of the strings of all segments, one more than rows. Returns the total."""
+    at = 0
+    total = np.int64(0)
+    ends[0] = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        narrow = view(row[column + VALUES], _GREATEST, np.int32)
+        broad = view(row[column + VALUES], _GREATEST, np.int64)
+        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
+            r = np.int64(perm[i]) if some else i
+            total += broad[r + 1] - broad[r] if wide else np.int64(narrow[r + 1]) - np.int64(narrow[r])
+            at += 1
+            ends[at] = total
+    return total
+
+
+@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1], uint8[::1])", **JIT)
+def copy_bytes(pieces, segments, column, wide, ends, out):
+    at = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        narrow = view(row[column + VALUES], _GREATEST, np.int32)
+        broad = view(row[column + VALUES], _GREATEST, np.int64)
+        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
+            r = np.int64(perm[i]) if some else i
+            first = broad[r] if wide else np.int64(narrow[r])
+            size = ends[at + 1] - ends[at]
+            text = view(row[column + DATA] + first, size, np.uint8)
+            for j in range(size):
+                out[ends[at] + j] = text[j]
+            at += 1
+
+
+@nb.njit("void(int64, int64, uint32[::1])", **JIT)
+def row_numbers(perm, first, out):
+    """The rows behind the positions from `first` on."""
+    if perm:
+        p = view(perm + 4 * first, out.shape[0], np.uint32)
+        for i in range(out.shape[0]):
+            out[i] = p[i]
+    else:
+        for i in range(out.shape[0]):
+            out[i] = first + i
+
+
+@nb.njit("int64(int64[:, ::1], int64)", **JIT)
+def closed(pieces, count):
+    """The first piece that is not open yet, or -1."""
+    for q in range(count):
+        if pieces[q, OPEN] == 0:
+            return q
+    return -1

@@ -1,0 +1,79 @@
+"""Order and limit: 'ts desc, plate' over batches, keeping no more rows than the answer needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import QueryError
+
+_TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s",]+))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    column: str
+    descending: bool
+
+
+def parse_order(order_by: Any) -> list[SortKey]:
+    """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last."""
+    if order_by is None:
+        return []
+    terms = order_by.split(",") if isinstance(order_by, str) else list(order_by)
+    keys = []
+    for term in terms:
+        match = _TERM.fullmatch(term) if isinstance(term, str) else None
+        if match is None:
+            raise QueryError(f"order_by is like 'ts desc, plate', not {order_by!r}")
+        keys.append(SortKey(match[1].replace('""', '"') if match[1] else match[2], (match[3] or "").lower() == "desc"))
+    return keys
+
+
+def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
+    """Sorted, stable, nulls last. Types that Arrow cannot sort are a QueryError."""
+    columns = {}
+    for key in keys:
+        column = table.column(key.column)
+        columns[key.column] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    by = pa.table(columns)
+    try:
+        order = pc.sort_indices(by, [(k.column, "descending" if k.descending else "ascending", "at_end") for k in keys])
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, TypeError) as e:
+        raise QueryError(f"order_by: {e}") from None
+    return table.take(order)
+
+
+def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey], limit: int | None) -> pa.Table:
+    """All rows in order, or the first `limit` of them while holding only a few times as many."""
+    if limit is None:
+        return sort(pa.Table.from_batches(list(batches), schema), keys)
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows > 4 * limit + 65536:
+            best = sort(pa.Table.from_batches(held, schema), keys).slice(0, limit)
+            held, rows = best.combine_chunks().to_batches(), best.num_rows
+    return sort(pa.Table.from_batches(held, schema), keys).slice(0, limit)
+
+
+def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Stop as soon as there are `limit` rows."""
+    if limit is None:
+        yield from batches
+        return
+    left = limit
+    for batch in batches:
+        if left <= 0:
+            return
+        yield batch if batch.num_rows <= left else batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return

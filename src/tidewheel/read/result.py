@@ -1,0 +1,293 @@
+"""A result: lazy, and pins the version it reads. Iterate it in batches of bounded size, or take it whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.errors import LimitError, QueryError
+from tidewheel.index.version import Version
+from tidewheel.model.pieces import SOURCE
+from tidewheel.model.query import Plan, Query, Stats, Subquery
+from tidewheel.read import kernels as k
+from tidewheel.read.coordinator import Coordinator, check_limit, sort_keys
+from tidewheel.read.explain import plan_text
+from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
+from tidewheel.read.ordering import SortKey, first, top
+from tidewheel.read.scan import Found, Matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+COPY_ROWS = 1 << 20
+"""Most rows that are copied into one batch when a result is taken whole."""
+
+
+class Result:
+    """The answer to a query. Nothing is read until it is asked for; reading twice gives the same rows."""
+
+    def __init__(self, coordinator: Coordinator, version: Version, query: Query) -> None:
+        began = time.perf_counter()
+        self._coordinator = coordinator
+        self._query = query
+        self._limit = check_limit(query.limit)
+        self._deadline = None if query.timeout is None else began + query.timeout
+        self._aggregation: Any = None
+        self._filter: Any = None
+        if query.aggregate is not None or query.group_by is not None:
+            from tidewheel.read.aggregate import Aggregation
+
+            self._aggregation = Aggregation(coordinator, query)
+            self._columns = coordinator.columns(self._aggregation.reads)
+            self.schema: pa.Schema = self._aggregation.schema
+        else:
+            self._columns = coordinator.columns(query.columns)
+            self.schema = self._columns.schema
+        if isinstance(query.where, str):
+            from tidewheel.read.expressions import Filter
+
+            self._filter = Filter(query.where, coordinator.spec.schema)
+        elif query.where is not None and not callable(query.where):
+            raise QueryError(f"where is SQL text or a function of a RecordBatch, not {query.where!r}")
+        self._order: list[SortKey] = sort_keys(coordinator, query.order_by, self._orderable()) if query.order_by is not None else []
+        self._read = self._columns_to_read()
+        self._scan = coordinator.scan(version, query)
+        self._found: Found = self._scan.found
+        self._rows: int | None = None
+        self.stats = _stats(self._found)
+        self.stats.milliseconds = (time.perf_counter() - began) * 1e3
+
+    # ---- taking it --------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """RecordBatches of bounded size; at no time is more of the result in memory (order_by and group_by aside)."""
+        return self._timed(self._batches(self._coordinator.settings.batch_rows))
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self._timed(self._batches(COPY_ROWS)), self.schema)
+
+    def to_batches(self) -> list[pa.RecordBatch]:
+        return list(self._timed(self._batches(COPY_ROWS)))
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        import polars
+
+        return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self.to_arrow().to_pylist()  # type: ignore[no-any-return]
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        if self._rows is None:
+            plain = self._exact and self._query.where is None and self._aggregation is None
+            if plain:
+                rows = self._found.rows
+                self._rows = rows if self._limit is None else min(rows, self._limit)
+            else:
+                self._rows = sum(batch.num_rows for batch in self)
+        return self._rows
+
+    def __repr__(self) -> str:
+        head = list(first(self._batches(1024), 10))
+        table = pa.Table.from_batches(head, self.schema)
+        try:
+            from tidewheel.read.explain import rows_text
+
+            return rows_text(table, len(self) if self._rows is not None or self._query.where is None else None)
+        except LimitError as e:
+            return f"<Result of {self._coordinator.spec.name!r}: {e}>"
+
+    # ---- what is known about it -------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """How it is answered, as data."""
+        found, spec = self._found, self._coordinator.spec
+        subqueries = []
+        sealed = len(found.version.sealed)
+        for piece, row in enumerate(found.pieces):
+            mine = found.segments[found.segments[:, 0] == piece]
+            source = int(row[SOURCE])
+            place = "chunk" if source == 0 else "sealed tree" if source <= sealed else "live tree"
+            holder: Any = found.holder(piece)
+            name = holder.record.id if source == 0 else f"run of generation {holder.generation_lo}"
+            subqueries.append(Subquery(place, name, (int(row[4]), int(row[5])), (int(row[6]), int(row[7])), int(mine[:, 2].sum()), len(mine)))
+        intervals = tuple(zip(self._scan.intervals[0].lo.tolist(), self._scan.intervals[0].hi.tolist(), strict=True))
+        return Plan(spec.name, found.version.generation, intervals, self._scan.time, tuple(subqueries), self.stats)
+
+    def explain(self) -> str:
+        return plan_text(self.plan, self._coordinator.spec)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the table that this result shows."""
+        return self._found.version.generation
+
+    # ---- how it is read ---------------------------------------------------------------------------------
+
+    @property
+    def _exact(self) -> bool:
+        return not self._found.segments[:, 3].any()
+
+    def _orderable(self) -> list[str]:
+        return self.schema.names if self._aggregation is not None else self._coordinator.names
+
+    def _columns_to_read(self) -> Columns:
+        """The result's columns and those that where and order_by look at."""
+        if callable(self._query.where):
+            return self._coordinator.columns(None)
+        names = list(self._columns.schema.names)
+        more = (*(self._filter.columns if self._filter else ()), *(() if self._aggregation else (s.column for s in self._order)))
+        extra = [n for n in dict.fromkeys(more) if n not in names]
+        return self._coordinator.columns(names + extra) if extra else self._columns
+
+    def _batches(self, size: int) -> Iterator[pa.RecordBatch]:
+        batches = self._filtered(size)
+        if self._aggregation is not None:
+            batches = iter(self._aggregation.run(batches, self._read.schema).to_batches())
+        if self._order:
+            schema = self.schema if self._aggregation is not None else self._read.schema
+            batches = iter(top(batches, schema, self._order, self._limit).to_batches())
+        narrow = self._aggregation is None and self._read is not self._columns
+        for batch in first(batches, self._limit):
+            yield batch.select(self._columns.schema.names) if narrow else batch
+
+    def _filtered(self, size: int) -> Iterator[pa.RecordBatch]:
+        where: Callable[[pa.RecordBatch], Any] | None = self._filter.mask if self._filter else self._query.where  # type: ignore[assignment]
+        # with a limit and nothing to filter or sort, the segments behind it need not be touched at all
+        enough = self._limit if where is None and not self._order and self._aggregation is None else None
+        for segments in self._groups(size, enough):
+            self._check_time()
+            for batch in self._read_group(segments):
+                kept = batch if where is None else _keep(batch, where)
+                if kept.num_rows:
+                    yield kept
+
+    def _groups(self, size: int, enough: int | None) -> Iterator[Matrix]:
+        """The segments in groups of about `size` rows, those to be checked refined to the rows that match."""
+        segments = self._found.segments
+        if not self._exact:
+            pending = _split(segments, size)
+            segments_iter: Iterator[Matrix] = (self._refine(group) for group in pending)
+        elif enough is not None:
+            segments_iter = _split(_prefix(segments, enough), size)
+        else:
+            segments_iter = _split(segments, size)
+        for group in segments_iter:
+            if len(group):
+                yield group
+
+    def _refine(self, segments: Matrix) -> Matrix:
+        """Values decide: keep the marked rows whose key really matches."""
+        marked = segments[:, 3] != 0
+        if not marked.any():
+            return segments
+        doubtful = np.ascontiguousarray(segments[marked])
+        coder = self._found.version.coders[0]
+        columns = self._coordinator.columns(coder.columns)
+        check_blocks(self._found, doubtful, columns)
+        keep = self._scan.check(copy(self._found, doubtful, columns))
+        out = np.empty((len(keep), 4), np.int64)
+        n = k.refine(doubtful, keep.view(np.uint8), out)
+        return np.concatenate([segments[~marked], out[:n]]) if not marked.all() else out[:n].copy()
+
+    def _read_group(self, segments: Matrix) -> Iterator[pa.RecordBatch]:
+        check_blocks(self._found, segments, self._read)
+        long = sliceable(self._found, segments, self._coordinator.settings.zero_copy_rows)
+        if long.any():
+            for segment in segments[long].tolist():
+                yield slice_of(self._found, segment, self._read)
+            segments = np.ascontiguousarray(segments[~long])
+        if len(segments):
+            yield from self._copied(segments)
+
+    def _copied(self, segments: Matrix) -> Iterator[pa.RecordBatch]:
+        try:
+            yield copy(self._found, segments, self._read)
+        except TooLongError:
+            rows = int(segments[:, 2].sum())
+            for half in _split(segments, max(1, rows // 2)):
+                yield from self._copied(half)
+
+    def _timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count rows, bytes and the time spent in here, not in the caller."""
+        rows = size = 0
+        began = time.perf_counter()
+        spent = 0.0
+        for batch in batches:
+            rows += batch.num_rows
+            size += self._coordinator.shape.row_bytes * batch.num_rows or batch.nbytes
+            spent += time.perf_counter() - began
+            yield batch
+            began = time.perf_counter()
+        self.stats.rows_returned, self.stats.bytes = rows, size
+        self.stats.milliseconds += (spent + time.perf_counter() - began) * 1e3
+        self._rows = rows
+
+    def _check_time(self) -> None:
+        if self._deadline is not None and time.perf_counter() > self._deadline:
+            raise LimitError(f"the query took longer than its timeout of {self._query.timeout} s; narrow it or give it more time")
+
+
+def _stats(found: Found) -> Stats:
+    return Stats(
+        regions_considered=found.considered,
+        regions_read=len(found.pieces),
+        leaves_read=found.leaves_read,
+        leaves_skipped=found.leaves_skipped,
+        rows_scanned=found.rows_scanned,
+    )
+
+
+def _split(segments: Matrix, size: int) -> Iterator[Matrix]:
+    """Groups of at most `size` rows; a longer segment is cut."""
+    ends = np.cumsum(segments[:, 2])
+    if not len(ends) or ends[-1] <= size:
+        yield segments
+        return
+    group: list[list[int]] = []
+    room = size
+    for piece, at, length, check in segments.tolist():
+        while length:
+            part = min(length, room)
+            group.append([piece, at, part, check])
+            at, length, room = at + part, length - part, room - part
+            if not room:
+                yield np.array(group, np.int64)
+                group, room = [], size
+    if group:
+        yield np.array(group, np.int64)
+
+
+def _prefix(segments: Matrix, rows: int) -> Matrix:
+    """The segments with the first so many rows."""
+    if rows <= 0:
+        return segments[:0]
+    return segments[: int(np.searchsorted(np.cumsum(segments[:, 2]), rows)) + 1]
+
+
+def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.RecordBatch:
+    mask = where(batch)
+    if isinstance(mask, np.ndarray):
+        mask = pa.array(mask)
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    if not isinstance(mask, pa.BooleanArray) or len(mask) != batch.num_rows:
+        raise QueryError("where: the function must return one boolean per row of the batch it is given, as an Arrow or NumPy array")
+    return batch.filter(mask)
+
+

@@ -1,0 +1,167 @@
+"""Scan: from a pinned version and a query's bounds to segments (Waterwheel IV.A–B).
+
+Regions choose pieces, then each piece's template, zone maps and masks choose leaves, then times are searched. One
+kernel call does this for all runs and chunks. The result names positions; no row has been copied yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidewheel.index.version import Version
+from tidewheel.model.codes import EXACT, KeyIntervals
+from tidewheel.model.pieces import GENERATION, INDEX, SOURCE, T0, T1, TMAX, TMIN, Holder
+from tidewheel.read.kernels import LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, STATS, TODO, closed, scan, select
+
+Matrix = npt.NDArray[np.int64]
+
+
+class _Scratch(threading.local):
+    """Room for segments, per thread, so that a small query allocates nothing."""
+
+    def __init__(self) -> None:
+        self.segments = np.empty((8192, 4), np.int64)
+        self.todo = np.empty((1024, 3), np.int64)
+
+
+_scratch = _Scratch()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumns:
+    """Where a chunk of this table stores key and time codes: numbers of stored columns."""
+
+    key: int
+    time: int
+
+
+@dataclass(slots=True)
+class Found:
+    """Segments of one query, and the version that keeps what they point to."""
+
+    version: Version
+    pieces: Matrix
+    segments: Matrix
+    """(piece, position, length, check) each."""
+    considered: int
+    leaves_read: int
+    leaves_skipped: int
+    rows_scanned: int
+
+    @property
+    def rows(self) -> int:
+        """Rows in the segments; an upper limit as long as some are to be checked."""
+        return int(self.segments[:, 2].sum())
+
+    def holder(self, piece: int) -> Holder:
+        return holder(self.version, self.pieces[piece])
+
+
+def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
+    """The chunk or run behind a selected descriptor."""
+    source, index = int(row[SOURCE]), int(row[INDEX])
+    if source == 0:
+        return version.chunks.holders[index]
+    return version.trees[source - 1].holders[index]
+
+
+def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stored: StoredColumns) -> Found:
+    """All segments that can hold rows of the query. `intervals` has the key intervals under each of the version's coders."""
+    klo, khi = _tables(intervals)
+    trees = version.trees
+    considered = version.chunks.count + sum(tree.count for tree in trees)
+    if not klo.shape[1] or t0 > t1 or not considered:
+        return Found(version, _NO_PIECES, _NO_SEGMENTS, considered, 0, 0, 0)
+
+    # 1. the pieces whose region meets the query
+    pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
+    count = select(version.chunks.matrix, version.chunks.count, 0, klo, khi, t0, t1, pieces, 0)
+    for number, tree in enumerate(trees):
+        count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
+    if version.masks and count:
+        pieces, count = _cut_masked(version, pieces, count)
+    while (q := closed(pieces, count)) >= 0:
+        _open(version, pieces[q])
+
+    # 2. their segments
+    mode = max(i.check for i in intervals)
+    room, todo = _scratch.segments, _scratch.todo
+    stats = np.zeros(STATS, np.int64)
+    n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
+    while n < 0 or stats[TODO] > len(todo):
+        if n < 0:
+            room = np.empty((4 * len(room), 4), np.int64)
+        if stats[TODO] > len(todo):
+            todo = np.empty((int(stats[TODO]), 3), np.int64)
+        stats[:] = 0
+        n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
+    if stats[TODO]:
+        verify(version, pieces, todo[: stats[TODO]])
+    return Found(
+        version, pieces[:count], room[:n].copy(), considered, int(stats[LEAVES_READ]), int(stats[LEAVES_SKIPPED]), int(stats[ROWS_SCANNED])
+    )
+
+
+_NO_PIECES: Matrix = np.empty((0, 1), np.int64)
+_NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
+
+
+def _tables(intervals: list[KeyIntervals]) -> tuple[Matrix, Matrix]:
+    """Key intervals as matrices (coder × interval). A coder under which nothing can match gets an interval that is empty."""
+    if len(intervals) == 1:
+        return intervals[0].lo.reshape(1, -1), intervals[0].hi.reshape(1, -1)
+    most = max(len(i.lo) for i in intervals)
+    klo, khi = np.full((len(intervals), most), 1, np.int64), np.full((len(intervals), most), 0, np.int64)
+    for c, interval in enumerate(intervals):
+        klo[c, : len(interval.lo)], khi[c, : len(interval.hi)] = interval.lo, interval.hi
+    return klo, khi
+
+
+def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
+    """Complete the descriptor of a chunk that is used for the first time, here and in the version."""
+    index = int(row[INDEX])
+    opened = version.chunks.holders[index].open()
+    version.chunks.matrix[index] = opened
+    kept = row[SOURCE:T1].copy(), row[T1]
+    row[:] = opened
+    row[SOURCE:T1], row[T1] = kept
+
+
+def verify(version: Version, pieces: Matrix, todo: Any) -> None:
+    """Check the blocks a query touches for the first time; raises CorruptionError."""
+    for piece, column, block in todo.tolist():
+        holder(version, pieces[piece]).verify(column, block)  # type: ignore[attr-defined]
+
+
+def _cut_masked(version: Version, pieces: Matrix, count: int) -> tuple[Matrix, int]:
+    """Leave out the times that masks hide: a piece is asked once for each time interval that remains of it."""
+    rows: list[npt.NDArray[np.int64]] = []
+    for row in pieces[:count]:
+        spans = [(int(row[T0]), int(row[T1]))]
+        for mask in version.masks:
+            if row[GENERATION] <= mask.generation and mask.time_lo <= row[TMAX] and mask.time_hi >= row[TMIN]:
+                spans = [part for span in spans for part in _without(span, mask.time_lo, mask.time_hi)]
+        for lo, hi in spans:
+            if lo <= row[TMAX] and hi >= row[TMIN]:
+                copy = row.copy()
+                copy[T0], copy[T1] = lo, hi
+                rows.append(copy)
+    return (np.array(rows), len(rows)) if rows else (pieces, 0)
+
+
+def _without(span: tuple[int, int], lo: int, hi: int) -> list[tuple[int, int]]:
+    """A closed interval less another one."""
+    if hi < span[0] or lo > span[1]:
+        return [span]
+    left = [(span[0], lo - 1)] if lo > span[0] else []
+    right = [(hi + 1, span[1])] if hi < span[1] else []
+    return left + right
+
+
+def needs_check(intervals: list[KeyIntervals]) -> bool:
+    return any(i.check != EXACT for i in intervals)

@@ -1,0 +1,78 @@
+"""What can be tuned, each with its unit and its trade-off. The defaults need no thought.
+
+Settings are frozen: they are given once to `tw.open` and hold until the warehouse is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from tidewheel.errors import SettingsError
+
+MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    # ---- behaviour: what a user may observe -------------------------------------------------------------
+    durability: str = "memory"
+    """What an acknowledged row survives until its tree is flushed. `memory`: nothing but the process going on."""
+    late_after: float = 60.0
+    """Seconds (Δt) by which a row may be older than its server's previous chunk and still join the ordinary tree.
+    Larger keeps slightly late rows together with the others; smaller keeps the regions of chunks tighter."""
+
+    # ---- performance: same answers, other costs ---------------------------------------------------------
+    indexing_servers: int = 1
+    """Key intervals per table, each with a tree of its own. More give narrower chunks and several flushes at once."""
+    chunk_bytes: int = 16 * MB
+    """Bytes of rows in a tree before it is flushed. Larger means fewer files, more memory, longer flushes."""
+    flush_after: float = 300.0
+    """Seconds before a tree is flushed even if it is small. Smaller means fresher files and more of them."""
+    leaf_rows: int = 512
+    """Rows aimed at per leaf. Smaller skips more precisely, larger has less to look at while planning."""
+    sealed_trees: int = 2
+    """Trees per indexing server that may wait for their flush. When they are used up, inserts wait: memory stays bounded."""
+    zero_copy_rows: int = 4096
+    """From this many adjoining rows on, an answer points into the chunk instead of copying."""
+    batch_rows: int = 65536
+    """Rows per batch while a result is iterated: the memory a huge result needs."""
+    cache_bytes: int = 256 * MB
+    """Memory for leaves of chunks that are not on a local disk."""
+    query_memory: int = 1024 * MB
+    """Memory that sorting and grouping in one query may take before it spills to disk."""
+
+    def __post_init__(self) -> None:
+        if self.durability not in ("memory",):
+            raise SettingsError(
+                f"durability={self.durability!r} is not available: this version has no log yet. Use durability='memory', "
+                "and call table.flush() where rows must be on disk."
+            )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+                raise SettingsError(f"{name} must be a number of at least {least}, not {value!r}")
+            if name not in ("late_after", "flush_after") and not isinstance(value, int):
+                raise SettingsError(f"{name} must be a whole number, not {value!r}")
+
+    @classmethod
+    def of(cls, values: dict[str, object]) -> Settings:
+        """Settings from a mapping; an unknown name is an error that lists the known ones."""
+        known = [f.name for f in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise SettingsError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
+        return cls(**values)  # type: ignore[arg-type]
+
+
+_LEAST: dict[str, float] = {
+    "late_after": 0,
+    "indexing_servers": 1,
+    "chunk_bytes": 4096,
+    "flush_after": 0.01,
+    "leaf_rows": 1,
+    "sealed_trees": 1,
+    "zero_copy_rows": 1,
+    "batch_rows": 1,
+    "cache_bytes": 0,
+    "query_memory": 16 * MB,
+}

@@ -1,0 +1,100 @@
+"""A table, as users hold it. Thin: everything is done by the engine behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.engine import Ack, LocalTable, TableState
+from tidewheel.model.query import Predicate, Query
+from tidewheel.model.schema import KeyRule
+from tidewheel.read.result import Result
+
+
+class Table:
+    """Rows of one schema, keyed and timed. Every call may be made from any thread."""
+
+    def __init__(self, local: LocalTable) -> None:
+        self._local = local
+
+    @property
+    def name(self) -> str:
+        return self._local.spec.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._local.spec.schema
+
+    @property
+    def key(self) -> KeyRule:
+        return self._local.spec.key
+
+    @property
+    def time(self) -> str:
+        return self._local.spec.time.column
+
+    @property
+    def rows(self) -> int:
+        """How many rows a query without bounds would return now."""
+        return self._local.state().rows
+
+    def insert(self, data: Any, *, package: str | None = None, on_bad: str = "error") -> Ack:
+        """Insert rows: pyarrow, pandas, polars, a list of dicts, or anything with `__arrow_c_stream__`.
+
+        When it returns, the rows are visible to every query, all at once. With `on_bad="error"` a bad row means that
+        nothing of the batch is inserted; with "reject" good rows are, and bad ones are kept in `rejects()`. A `package`
+        is loaded at most once under its name.
+        """
+        return self._local.insert(data, package, on_bad)
+
+    def replace(self, data: Any, *, time: Any) -> Ack:
+        """Exchange the rows of the closed time interval for these, at once."""
+        return self._local.replace(data, time)
+
+    def query(
+        self,
+        *,
+        key: Any = None,
+        time: Any = None,
+        box: Sequence[Any] | None = None,
+        where: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        order_by: str | Sequence[str] | None = None,
+        limit: int | None = None,
+        aggregate: Mapping[str, str] | None = None,
+        group_by: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> Result:
+        """Rows in a key interval (or box) and a time interval that satisfy `where`.
+
+        Intervals are closed, None is open, a single value is an interval of one. Times are datetimes (naive = UTC),
+        dates, ISO text or integers in the column's unit. `where` is an SQL expression or a function of a RecordBatch
+        that returns a mask. The result is lazy and shows the table as it was at this call.
+        """
+        return self._local.query(
+            Query(
+                key, tuple(box) if box is not None else None, time, where, columns, order_by, limit, aggregate, group_by, timeout
+            )
+        )  # fmt: skip
+
+    def explain(self, **query: Any) -> str:
+        """How a query would be answered, as text. Takes what `query` takes."""
+        return self.query(**query).explain()
+
+    def rejects(self) -> Result:
+        """The rows that were refused with `on_bad="reject"`: when, where, why, and the row as JSON text."""
+        return self._local.rejects()
+
+    def flush(self) -> None:
+        """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""
+        self._local.flush()
+
+    def state(self) -> TableState:
+        """Rows, chunks, trees and bytes at this moment."""
+        return self._local.state()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{f.name} {f.type}" for f in self.schema)
+        return f"<Table {self.name}: {self.rows} rows; key {', '.join(self.key.columns)}; time {self.time}; {fields}>"

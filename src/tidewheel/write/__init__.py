@@ -1,0 +1,1 @@
+"""The write path: accept → dispatch → publish → flush."""

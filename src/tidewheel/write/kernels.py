@@ -1,0 +1,223 @@
+"""Kernels of the flush: bring the runs of a tree into leaf and time order, column by column, and describe the leaves."""
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from tidewheel.model.kernels import JIT, view
+from tidewheel.model.pieces import BIT_OFFSET, DATA, PERM, ROWS, STARTS, VALUES
+
+ELSEWHERE = np.uint32(0xFFFFFFFF)
+"""The place of a row that belongs to another tree."""
+
+
+@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])", **JIT)
+def places(runs, bases, starts, place):
+    """place[bases[r] + i] = position of row i of run r in the chunk; starts = first position of each leaf.
+
+    Runs come in order of arrival and keep it inside a leaf. `place` arrives filled with ELSEWHERE.
+    """
+    leaves = starts.shape[0] - 1
+    for l in range(leaves + 1):
+        starts[l] = 0
+    for r in range(runs.shape[0]):
+        s = view(runs[r, STARTS], leaves + 1, np.uint32)
+        for l in range(leaves):
+            starts[l + 1] += np.int64(s[l + 1]) - np.int64(s[l])
+    for l in range(leaves):
+        starts[l + 1] += starts[l]
+    cursor = starts[:leaves].copy()
+    for r in range(runs.shape[0]):
+        s = view(runs[r, STARTS], leaves + 1, np.uint32)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        base = bases[r]
+        for l in range(leaves):
+            c = cursor[l]
+            for j in range(s[l], s[l + 1]):
+                place[base + perm[j]] = c
+                c += 1
+            cursor[l] = c
+
+
+@nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64[::1])", **JIT)
+def scatter_codes(runs, slot, bases, place, out):
+    """Key or time codes to their places; slot is KEYS or TIMES."""
+    for r in range(runs.shape[0]):
+        n = bases[r + 1] - bases[r]
+        v = view(runs[r, slot], n, np.int64)
+        for i in range(n):
+            p = place[bases[r] + i]
+            if p != ELSEWHERE:
+                out[p] = v[i]
+
+
+@nb.njit("int64(int64[::1], int64[::1], uint32[::1])", **JIT)
+def order_by_time(times, starts, moved):
+    """moved[p] = where the row at p belongs if its leaf is put in time order (stable). Returns how many leaves needed it."""
+    disordered = 0
+    for l in range(starts.shape[0] - 1):
+        a = starts[l]
+        b = starts[l + 1]
+        falls = False
+        for i in range(a + 1, b):
+            if times[i] < times[i - 1]:
+                falls = True
+                break
+        if falls:
+            order = np.argsort(times[a:b], kind="mergesort")
+            for j in range(b - a):
+                moved[a + order[j]] = a + j
+            disordered += 1
+        else:
+            for i in range(a, b):
+                moved[i] = i
+    return disordered
+
+
+@nb.njit("void(uint32[::1], uint32[::1])", **JIT)
+def move(place, moved):
+    for i in range(place.shape[0]):
+        if place[i] != ELSEWHERE:
+            place[i] = moved[place[i]]
+
+
+@nb.njit("void(uint32[::1], int64[::1])", **JIT)
+def invert(place, order):
+    """order[p] = which row (over all runs) goes to place p"""
+    for i in range(place.shape[0]):
+        if place[i] != ELSEWHERE:
+            order[place[i]] = i
+
+
+@nb.njit("int64(int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
+def cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds):
+    """The chunk's leaves: empty ones left out, those of more than twice leaf_rows cut (by time, since that is their order)."""
+    n = 0
+    leaves = bounds.shape[0]
+    for l in range(leaves):
+        a = starts[l]
+        b = starts[l + 1]
+        if a == b:
+            continue
+        parts = 1 if b - a <= 2 * leaf_rows else (b - a + leaf_rows - 1) // leaf_rows
+        bound = bounds[l] if n else bounds[0]  # the chunk's first leaf takes all lower keys, in all its parts
+        for p in range(parts):
+            out_starts[n] = a + p * (b - a) // parts
+            out_bounds[n] = bound
+            n += 1
+    out_starts[n] = starts[leaves]
+    return n
+
+
+@nb.njit("void(int64[::1], uint32[::1], int64[::1], int64[::1])", **JIT)
+def zone_map(codes, starts, least, greatest):
+    for l in range(least.shape[0]):
+        lo = codes[starts[l]]
+        hi = lo
+        for i in range(starts[l], starts[l + 1]):
+            lo = min(lo, codes[i])
+            hi = max(hi, codes[i])
+        least[l] = lo
+        greatest[l] = hi
+
+
+@nb.njit("void(int64[::1], uint32[::1], int64, int64, uint64[::1])", **JIT)
+def time_masks(times, starts, first, width, out):
+    """Which 64ths of the chunk's time each leaf has rows in. Unsigned: the span of int64 times may exceed int64."""
+    for l in range(out.shape[0]):
+        mask = np.uint64(0)
+        for i in range(starts[l], starts[l + 1]):
+            mask |= np.uint64(1) << ((np.uint64(times[i]) - np.uint64(first)) // np.uint64(width))
+        out[l] = mask
+
+
+@nb.njit("void(int64[::1], int64, int64, int64[::1])", **JIT)
+def partition_counts(times, first, width, out):
+    """Rows per partition; `first` is the number of the first partition."""
+    for i in range(times.shape[0]):
+        out[times[i] // width - first] += 1
+
+
+def _scatter(item):  # type: ignore[no-untyped-def]
+    def kernel(runs, column, bases, place, out):  # type: ignore[no-untyped-def]
+        for r in range(runs.shape[0]):
+            n = bases[r + 1] - bases[r]
+            v = view(runs[r, column + VALUES], n, item)
+            for i in range(n):
+                p = place[bases[r] + i]
+                if p != ELSEWHERE:
+                    out[p] = v[i]
+
+    return kernel
+
+
+_SCATTER = "void(int64[:, ::1], int64, int64[::1], uint32[::1], {}[::1])"
+scatter1 = nb.njit(_SCATTER.format("uint8"), **JIT)(_scatter(np.uint8))
+scatter2 = nb.njit(_SCATTER.format("uint16"), **JIT)(_scatter(np.uint16))
+scatter4 = nb.njit(_SCATTER.format("uint32"), **JIT)(_scatter(np.uint32))
+scatter8 = nb.njit(_SCATTER.format("uint64"), **JIT)(_scatter(np.uint64))
+
+
+@nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])", **JIT)
+def scatter_wide(runs, column, bases, place, width, out):
+    """Values of any width, byte by byte."""
+    for r in range(runs.shape[0]):
+        n = bases[r + 1] - bases[r]
+        v = view(runs[r, column + VALUES], n * width, np.uint8)
+        for i in range(n):
+            p = place[bases[r] + i]
+            if p != ELSEWHERE:
+                for j in range(width):
+                    out[np.int64(p) * width + j] = v[i * width + j]
+
+
+@nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], uint8[::1])", **JIT)
+def scatter_bits(runs, column, slot, bases, place, out):
+    """Bits (validity or booleans) as one byte each. No validity address: all ones."""
+    for r in range(runs.shape[0]):
+        n = bases[r + 1] - bases[r]
+        address = runs[r, column + slot]
+        offset = runs[r, column + BIT_OFFSET]
+        bits = view(address, (offset + n + 7) // 8, np.uint8)
+        for i in range(n):
+            p = place[bases[r] + i]
+            if p != ELSEWHERE:
+                q = offset + i
+                out[p] = np.uint8(1) if address == 0 else (bits[q >> 3] >> np.uint8(q & 7)) & np.uint8(1)
+
+
+@nb.njit("int64(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1])", **JIT)
+def var_lengths(runs, column, wide, bases, place, ends):
+    """ends = offsets of the strings in their new order (one more than rows). Returns the total."""
+    for r in range(runs.shape[0]):
+        n = bases[r + 1] - bases[r]
+        narrow = view(runs[r, column + VALUES], n + 1, np.int32)
+        broad = view(runs[r, column + VALUES], n + 1, np.int64)
+        for i in range(n):
+            p = place[bases[r] + i]
+            if p != ELSEWHERE:
+                ends[p + 1] = broad[i + 1] - broad[i] if wide else np.int64(narrow[i + 1]) - np.int64(narrow[i])
+    ends[0] = 0
+    for i in range(1, ends.shape[0]):
+        ends[i] += ends[i - 1]
+    return ends[ends.shape[0] - 1]
+
+
+@nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1], uint8[::1])", **JIT)
+def scatter_bytes(runs, column, wide, bases, place, ends, out):
+    for r in range(runs.shape[0]):
+        n = bases[r + 1] - bases[r]
+        narrow = view(runs[r, column + VALUES], n + 1, np.int32)
+        broad = view(runs[r, column + VALUES], n + 1, np.int64)
+        for i in range(n):
+            p = place[bases[r] + i]
+            if p != ELSEWHERE:
+                a = broad[i] if wide else np.int64(narrow[i])
+                size = ends[p + 1] - ends[p]
+                text = view(runs[r, column + DATA] + a, size, np.uint8)
+                for j in range(size):
+                    out[ends[p] + j] = text[j]
+
+

@@ -1,0 +1,280 @@
+"""Publish: where a table's batches become visible, and where its one current version lives.
+
+One lock per table guards what changes: trees, the generation and the reference to the version. It is held only to
+append finished runs and swap that reference, never while rows are routed, sorted, written or read. Readers take no lock.
+
+A tree goes live → sealed → chunk. In each step the rows leave one place and enter the other in the same swap, so every
+version holds every row exactly once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.errors import ClosedError, StorageError
+from tidewheel.env.clock import Clock
+from tidewheel.index.run import Batch, Run
+from tidewheel.index.tree import Tree, TreeView
+from tidewheel.index.version import ChunkLike, ChunkSet, Version
+from tidewheel.metrics import TableMetrics
+from tidewheel.model.codes import integer_codes, key_coder
+from tidewheel.model.pieces import Shape
+from tidewheel.model.records import MaskRecord, PackageRecord, ServerRecord, TableRecord
+from tidewheel.settings import Settings
+from tidewheel.write.dispatch import Dispatch, even_dispatch, is_uneven
+from tidewheel.write.server import Coders, IndexingServer, better_template
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """Sealed trees that are written and committed together; nearly always one."""
+
+    views: list[TreeView]
+    packages: list[PackageRecord] = field(default_factory=list)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Publisher:
+    """The write side of one table in this process."""
+
+    def __init__(self, table: TableRecord, settings: Settings, clock: Clock, wake: Callable[[], None]) -> None:
+        self.table = table
+        self.spec = table.spec
+        self.settings = settings
+        self.shape = Shape(table.spec.schema)
+        self.coders = Coders(key_coder(table.spec))
+        self.metrics = TableMetrics()
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.flushed = threading.Condition(self.lock)
+        late_after = table.spec.time.seconds(settings.late_after)
+        self.servers = [IndexingServer(s, self.coders, self.shape, settings, late_after) for s in range(settings.indexing_servers)]
+        self.dispatch: Dispatch | None = None
+        self.new_servers: tuple[ServerRecord, ...] = ()
+        """Key intervals that the next commit must record."""
+        self.jobs: list[FlushJob] = []
+        """Sealed and not yet committed, oldest first."""
+        self.failure: StorageError | None = None
+        """Why the last flush failed; None once one succeeds."""
+        self.closed = False
+        self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
+        self._wake = wake
+        self._pending_packages: dict[int, list[PackageRecord]] = {}
+
+    def resume(self, chunks: list[ChunkLike], masks: list[MaskRecord], servers: list[ServerRecord]) -> None:
+        """Take up what the catalog knows. Called once, before the table is used."""
+        self.version = Version(self.table.generation, ChunkSet(self.shape.width, chunks), (), (), tuple(masks), self.coders.all)
+        if len(servers) == len(self.servers):
+            coder = self.coders.all[self.coders.number(servers[0].prefix)]
+            self.dispatch = Dispatch(np.array([s.key_lo for s in servers], np.int64), coder)
+
+    # ---- insert -----------------------------------------------------------------------------------------
+
+    def insert(self, data: list[pa.RecordBatch], package: PackageRecord | None = None) -> int:
+        """Make these batches visible, all at once. Returns the generation that holds them."""
+        runs = [placed for batch in data for placed in self.place(batch)]
+        return self._publish(runs, package)
+
+    def place(self, data: pa.RecordBatch) -> list[tuple[IndexingServer, bool, Run]]:
+        """Encode a batch and make its runs: everything that needs no lock."""
+        times = integer_codes(data.column(self.spec.time.column))
+        dispatch = self.dispatch
+        coder = dispatch.coder if dispatch is not None else self.coders.all[0]
+        batch = Batch(data, coder.encode(data), times, self.shape.bytes_of(data))
+        if dispatch is None or self.servers[0].template is None:
+            dispatch = self._begin(batch)
+            if dispatch.coder is not coder:
+                batch = Batch(data, dispatch.coder.encode(data), times, batch.bytes)
+        placed = []
+        for s, rows in dispatch.split(batch):
+            server = self.servers[s]
+            for late, run in server.runs(batch, dispatch.coder, rows):
+                placed.append((server, late, run))
+        return placed
+
+    def _begin(self, batch: Batch) -> Dispatch:
+        """The first batch: divide the keys over the servers, and each server's over its leaves."""
+        with self.lock:
+            if self.dispatch is None:
+                first = self.coders.all[0]
+                coder = self.coders.all[self.coders.number(first.common_prefix(batch.data))]
+                codes = batch.codes if coder is first else coder.encode(batch.data)
+                self._divide_servers(even_dispatch(codes, len(self.servers), coder))
+            dispatch = self.dispatch
+            assert dispatch is not None
+            codes = dispatch.coder.encode(batch.data)
+            for server in self.servers:
+                if server.template is None:
+                    before = next((c for c in reversed(list(self.version.chunks)) if c.record.server == server.number and not c.record.late), None)
+                    server.begin(Batch(batch.data, codes, batch.times, batch.bytes), dispatch.coder, before)
+            return dispatch
+
+    def _divide_servers(self, dispatch: Dispatch) -> None:
+        self.dispatch = dispatch
+        self.new_servers = tuple(ServerRecord(s, int(b), dispatch.coder.prefix) for s, b in enumerate(dispatch.bounds))
+
+    def _publish(self, placed: list[tuple[IndexingServer, bool, Run]], package: PackageRecord | None) -> int:
+        with self.lock:
+            self._make_room()
+            now = self.clock.monotonic()
+            generation = self.version.generation + 1
+            touched: dict[int, Tree] = {}
+            for server, late, run in placed:
+                run.publish(generation)
+                tree = server.tree(late, now)
+                tree.append(run)
+                touched[id(tree)] = tree
+                server.rows_taken += run.rows
+                self.metrics.rows += run.rows
+                self.metrics.late_rows += run.rows if late else 0
+            self.metrics.batches += 1
+            if package is not None:
+                first = next(iter(touched.values()))
+                self._pending_packages.setdefault(id(first), []).append(package)
+                for tree in touched.values():
+                    tree.spanning = tree.spanning or len(touched) > 1
+            self._swap(generation=generation)
+            full = [tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes]
+            if full:
+                self._seal(full)
+            else:
+                for server, late, _ in placed:
+                    if not late and server.live is not None and server.live.rows >= server.check_at:
+                        self._wake()
+                        break
+            return generation
+
+    def _make_room(self) -> None:
+        """Back-pressure: wait while too many sealed trees wait for their flush. Called with the lock held."""
+        if self.closed:
+            raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed; open it again")
+        allowed = self.settings.sealed_trees * len(self.servers)
+        if len(self.version.sealed) < allowed:
+            return
+        began = self.clock.monotonic()
+        self.metrics.waits += 1
+        while len(self.version.sealed) >= allowed and not self.closed:
+            if self.failure is not None:
+                raise StorageError(f"table {self.spec.name!r} takes no rows while its trees cannot be flushed: {self.failure}") from self.failure
+            self.flushed.wait(1.0)
+        self.metrics.wait_seconds += self.clock.monotonic() - began
+        if self.closed:
+            raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed; open it again")
+
+    # ---- sealing ----------------------------------------------------------------------------------------
+
+    def seal(self, older_than: float | None = None) -> list[FlushJob]:
+        """Seal the live trees (those with a row older than so many seconds); the flusher writes them. Returns all open jobs."""
+        with self.lock:
+            now = self.clock.monotonic()
+            self._seal([t for s in self.servers for t in s.trees() if older_than is None or now - t.born >= older_than])
+            return list(self.jobs)
+
+    def _seal(self, trees: list[Tree]) -> None:
+        if not trees:
+            return
+        everything = [t for s in self.servers for t in s.trees()]
+        if any(t.spanning for t in everything):
+            trees = everything  # parts of one package are committed together or not at all
+        for server in self.servers:
+            for tree in trees:
+                server.take_off(tree)
+        packages = [p for tree in trees for p in self._pending_packages.pop(id(tree), [])]
+        groups = [trees] if any(t.spanning for t in trees) else [[t] for t in trees]
+        views = {id(t): t.view() for t in trees}
+        for group in groups:
+            mine = packages if len(groups) == 1 else [p for p in packages if p.generation in _generations(group)]
+            self.jobs.append(FlushJob([views[id(t)] for t in group], mine))
+        self._swap(sealed=self.version.sealed + tuple(views.values()))
+        if is_uneven([s.rows_taken for s in self.servers], 65536) and self.dispatch is not None:
+            self._rebalance(list(views.values()))
+        for server in self.servers:
+            server.rows_taken = 0
+        self._wake()
+
+    def _rebalance(self, views: list[TreeView]) -> None:
+        """Divide the keys anew over the servers, from a sample of what just came in."""
+        assert self.dispatch is not None
+        coder = self.dispatch.coder
+        sample = pa.concat_batches([run.own_rows()[0].slice(0, 4096) for view in views for run in view.holders[: view.count][-8:]])
+        self._divide_servers(even_dispatch(coder.encode(sample), len(self.servers), coder))
+
+    # ---- what the flusher and replace change ------------------------------------------------------------
+
+    def committed(self, job: FlushJob | None, chunks: list[ChunkLike], mask: MaskRecord | None = None) -> None:
+        """The catalog has these chunks: show them, and let go of the trees they came from, in one swap."""
+        with self.lock:
+            gone = {id(v) for v in job.views} if job else set()
+            self._swap(
+                chunks=self.version.chunks.plus(chunks),
+                sealed=tuple(v for v in self.version.sealed if id(v) not in gone),
+                masks=self.version.masks + ((mask,) if mask else ()),
+            )
+            if job in self.jobs:
+                self.jobs.remove(job)
+                job.done.set()
+            self.failure = None
+            self.flushed.notify_all()
+
+    def failed(self, error: StorageError) -> None:
+        with self.lock:
+            self.failure = error
+            self.metrics.flush_failures += 1
+            self.flushed.notify_all()
+
+    def reserve(self) -> int:
+        """Seal everything that is visible and return a generation that comes after it and before all later rows."""
+        with self.lock:
+            self._seal([t for s in self.servers for t in s.trees()])
+            generation = self.version.generation + 1
+            self._swap(generation=generation)
+            return generation
+
+    def redivide(self) -> None:
+        """Look at the skew of live trees that have grown enough, and give them a better template where that pays."""
+        for server in self.servers:
+            with self.lock:
+                tree = server.live
+                if tree is None or tree.rows < server.check_at or server.template is None:
+                    continue
+                view, template = tree.view(), server.template
+            began = self.clock.monotonic()
+            better = better_template(view, template, self.coders)
+            with self.lock:
+                server.check_at = 2 * tree.rows
+                if better is not None and server.template is template:
+                    server.use(better)
+                    self.metrics.template_updates += 1
+                    self.metrics.template_seconds += self.clock.monotonic() - began
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            self.flushed.notify_all()
+
+    def _swap(
+        self,
+        generation: int | None = None,
+        chunks: ChunkSet | None = None,
+        sealed: tuple[TreeView, ...] | None = None,
+        masks: tuple[MaskRecord, ...] | None = None,
+    ) -> None:
+        """Replace the version. Called with the lock held; the assignment is what readers see."""
+        old = self.version
+        self.version = Version(
+            old.generation if generation is None else generation,
+            old.chunks if chunks is None else chunks,
+            old.sealed if sealed is None else sealed,
+            tuple(tree.view() for server in self.servers for tree in server.trees()),
+            old.masks if masks is None else masks,
+            self.coders.all,
+        )
+
+
+def _generations(trees: list[Tree]) -> set[int]:
+    return {g for tree in trees for run in tree.runs for g in range(run.generation_lo, run.generation_hi + 1)}

@@ -1,0 +1,140 @@
+"""An indexing server: owns a key interval of a table in memory, as an ordinary tree and a late tree.
+
+Its state is changed only under the table's lock. Making runs needs no lock: it reads the template once, and a run made
+with an older template stays right.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidewheel.index.run import Batch, RowNumbers, Run
+from tidewheel.index.template import PAYS, Template, divide, leaves_for, skew
+from tidewheel.index.tree import Tree, TreeView, all_codes, counts_per_leaf
+from tidewheel.index.version import ChunkLike
+from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.pieces import TMIN, Shape
+from tidewheel.model.times import INT64_MIN
+from tidewheel.settings import Settings
+
+ENOUGH = 16
+"""Rows per leaf from which on skew means something."""
+
+
+class Coders:
+    """The key coders of a table: they differ only in the prefix they leave out. Grows under the table's lock."""
+
+    def __init__(self, first: KeyCoder) -> None:
+        self.all: list[KeyCoder] = [first]
+
+    def number(self, prefix: bytes) -> int:
+        for i, coder in enumerate(self.all):
+            if coder.prefix == prefix:
+                return i
+        self.all.append(self.all[0].with_prefix(prefix))
+        return len(self.all) - 1
+
+
+class IndexingServer:
+    def __init__(self, number: int, coders: Coders, shape: Shape, settings: Settings, late_after: int) -> None:
+        self.number = number
+        self.late_after = late_after
+        self.coders = coders
+        self.shape = shape
+        self.settings = settings
+        self.template: Template | None = None
+        self.coder = 0
+        self.late_before = INT64_MIN
+        """Rows older than this go to the late tree."""
+        self.check_at = 0
+        """Rows in the live tree at which its skew is looked at next."""
+        self.live: Tree | None = None
+        self.late: Tree | None = None
+        self.rows_taken = 0
+
+    # ---- under the table's lock -------------------------------------------------------------------------
+
+    def begin(self, sample: Batch, codes_of: KeyCoder, before: ChunkLike | None) -> None:
+        """Make the first template: from the server's last chunk if there is one, else from the first batch that arrives."""
+        row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
+        leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
+        if before is not None:
+            coder = self.coders.all[self.coders.number(before.record.prefix)]
+            self.use(Template(divide(before.codes(), leaves), coder))
+            self.late_before = usual_end([before.times()]) - self.late_after
+            return
+        self.coder = self.coders.number(codes_of.common_prefix(sample.data))
+        coder = self.coders.all[self.coder]
+        codes = sample.codes if coder is codes_of else coder.encode(sample.data)
+        self.use(Template(divide(codes, leaves), coder))
+
+    def use(self, template: Template) -> None:
+        """Route later runs by this template."""
+        self.template = template
+        self.coder = self.coders.number(template.coder.prefix)
+        for tree in (self.live, self.late):
+            if tree is not None:
+                tree.template, tree.coder = template, self.coder
+        self.check_at = max(ENOUGH * template.leaves, 2 * (self.live.rows if self.live else 0))
+
+    def tree(self, late: bool, now: float) -> Tree:
+        """The tree for new rows; made when it is first needed."""
+        tree = self.late if late else self.live
+        if tree is None:
+            assert self.template is not None
+            tree = Tree(self.number, late, self.template, self.coder, self.shape, now)
+            if late:
+                self.late = tree
+            else:
+                self.live = tree
+                self.check_at = ENOUGH * self.template.leaves
+        return tree
+
+    def trees(self) -> list[Tree]:
+        return [t for t in (self.live, self.late) if t is not None and t.rows]
+
+    def take_off(self, tree: Tree) -> None:
+        """The tree was sealed; the next row starts a new one."""
+        if tree is self.late:
+            self.late = None
+        elif tree is self.live:
+            self.live = None
+
+    # ---- without a lock ---------------------------------------------------------------------------------
+
+    def runs(self, batch: Batch, codes_of: KeyCoder, rows: RowNumbers) -> list[tuple[bool, Run]]:
+        """The runs of a batch's rows for this server, each with whether it is late."""
+        template, coder, late_before = self.template, self.coder, self.late_before
+        assert template is not None
+        if template.coder is not codes_of:
+            batch = Batch(batch.data, template.coder.encode(batch.data), batch.times, batch.bytes)
+            coder = self.coders.number(template.coder.prefix)
+        run = Run(batch, rows, template, coder, self.shape)
+        if run.row[TMIN] >= late_before:
+            return [(False, run)]
+        numbers = rows if len(rows) else np.arange(batch.data.num_rows, dtype=np.uint32)
+        old = batch.times[numbers] < late_before
+        if old.all():
+            return [(True, run)]
+        return [
+            (False, Run(batch, numbers[~old], template, coder, self.shape)),
+            (True, Run(batch, numbers[old], template, coder, self.shape)),
+        ]
+
+
+def better_template(view: TreeView, template: Template, coders: Coders) -> Template | None:
+    """A new division of the keys if that pays, else None. Reads an immutable view, changes nothing but the list of coders."""
+    counts = counts_per_leaf(view, template)
+    if counts.sum() < ENOUGH * template.leaves or skew(counts, template.bounds) <= PAYS:
+        return None
+    largest = max(view.holders[: view.count], key=lambda run: run.rows)
+    coder = coders.all[coders.number(template.coder.common_prefix(largest.batch))]
+    probe = Template(template.bounds, coder)
+    return Template(divide(all_codes(view, probe), template.leaves), coder)
+
+
+def usual_end(times: list[Codes]) -> int:
+    """The time that all but one in a hundred rows do not exceed: a clock that runs ahead must not make all others late."""
+    step = max(1, sum(map(len, times)) // 8192)
+    sample = np.concatenate([t[::step] for t in times])
+    return int(np.partition(sample, len(sample) * 99 // 100)[len(sample) * 99 // 100])

@@ -1,0 +1,114 @@
+"""The command line: what it prints, its exit codes, and that it starts light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidewheel.errors import StorageError
+from tidewheel.surfaces import cli
+
+HEAVY = ("numba", "duckdb", "sqlalchemy", "pandas", "pyarrow", "numpy", "rich")
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "demo" in out and "--version" in out
+
+
+def test_demo_help_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", "--help"]) == 0
+    out = capsys.readouterr().out
+    for option in ("--seconds", "--rows-per-second", "--keep", "--seed", "--debug"):
+        assert option in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tidewheel ")
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "usage: tidewheel" in captured.err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["dance"],
+        ["demo", "--seconds", "0"],
+        ["demo", "--seconds", "-1"],
+        ["demo", "--seconds", "nan"],
+        ["demo", "--seconds", "soon"],
+        ["demo", "--rows-per-second", "0"],
+        ["demo", "--rows-per-second", "1.5"],
+        ["demo", "--rows-per-second", "inf"],
+        ["demo", "--seed", "-1"],
+        ["demo", "--keep"],
+        ["demo", "--unknown"],
+        ["demo", "extra"],
+    ],
+)
+def test_wrong_command_lines_exit_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(argv) == 2
+    err = capsys.readouterr().err
+    assert "error:" in err and "Traceback" not in err
+
+
+def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(cli, "_demo", lambda options: seen.append(options) or 0)
+    argv = ["demo", "--seconds", "1.5", "--rows-per-second", "1_000", "--keep", "here", "--seed", "9"]
+    assert cli.main(argv) == 0
+    options = seen[0]
+    assert (options.seconds, options.rows_per_second, options.keep, options.seed) == (1.5, 1000, Path("here"), 9)
+
+
+@pytest.mark.parametrize("error", [StorageError("the disk\nis full"), OSError("the disk is full")])
+def test_errors_are_one_line_without_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_demo", fail)
+    assert cli.main(["demo"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "tidewheel: the disk is full\n" and captured.out == ""
+
+
+@pytest.mark.parametrize("argv", [["--debug", "demo"], ["demo", "--debug"]])
+def test_debug_shows_the_traceback(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(options: object) -> int:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(cli, "_demo", fail)
+    with pytest.raises(StorageError):
+        cli.main(argv)
+
+
+def test_ctrl_c_is_not_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_demo", interrupt)
+    assert cli.main(["demo"]) == 1
+    assert capsys.readouterr().err == "tidewheel: interrupted\n"
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    code = f"import sys, tidewheel.surfaces.cli; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "tidewheel.surfaces.cli", "demo", "--seconds", "x"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "must be a number" in done.stderr
