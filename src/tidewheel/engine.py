@@ -15,7 +15,7 @@ from typing import Any
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.chunk import names
-from tidewheel.chunk.format import KEY_CODES, TIME_CODES, is_int64, key_is_stored, stored_schema
+from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import BadRowsError, ClosedError, ExistsError, InputError, NotFoundError, SettingsError, StorageError
@@ -301,10 +301,7 @@ class LocalEngine:
 
 
 def _stored(spec: TableSpec) -> StoredColumns:
-    columns = stored_schema(spec).names
-    key = columns.index(KEY_CODES) if not key_is_stored(spec) else columns.index(spec.key.columns[0])
-    direct = is_int64(spec.schema.field(spec.time.column).type)
-    return StoredColumns(key, columns.index(spec.time.column if direct else TIME_CODES))
+    return StoredColumns(*code_columns(spec))
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:

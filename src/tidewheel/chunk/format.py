@@ -14,7 +14,7 @@ import xxhash
 
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
-from tidewheel.model.schema import ColumnKey, TableSpec, ZOrder
+from tidewheel.model.schema import TableSpec, ZOrder
 
 FORMAT = 1
 HEADER_KEY = b"tidewheel.chunk"
@@ -93,24 +93,18 @@ class Header:
 def stored_schema(spec: TableSpec) -> pa.Schema:
     """The columns of a chunk: the table's, then the codes that its own columns do not show."""
     fields = list(spec.schema)
-    if not key_is_stored(spec):
+    if spec.direct_key < 0:
         fields.append(pa.field(KEY_CODES, pa.int64(), nullable=False))
-    if not is_int64(spec.schema.field(spec.time.column).type):
+    if spec.direct_time < 0:
         fields.append(pa.field(TIME_CODES, pa.int64(), nullable=False))
     return pa.schema(fields, spec.schema.metadata)
 
 
-def key_is_stored(spec: TableSpec) -> bool:
-    """Whether the key column's own bytes are its codes."""
-    return isinstance(spec.key, ColumnKey) and is_int64(spec.schema.field(spec.key.column).type)
-
-
-def is_int64(type_: pa.DataType) -> bool:
-    """Whether a column of this type is stored as int64 that are their own codes."""
-    t = pa.types
-    return bool(
-        t.is_int64(type_) or t.is_timestamp(type_) or t.is_date64(type_) or t.is_time64(type_) or t.is_duration(type_)
-    )
+def code_columns(spec: TableSpec) -> tuple[int, int]:
+    """The numbers of the stored columns that hold key codes and time codes."""
+    names = stored_schema(spec).names
+    key = spec.direct_key if spec.direct_key >= 0 else names.index(KEY_CODES)
+    return key, spec.direct_time if spec.direct_time >= 0 else names.index(TIME_CODES)
 
 
 def zoned_columns(spec: TableSpec) -> tuple[str, ...]:

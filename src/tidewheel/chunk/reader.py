@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.chunk.format import (
-    HEADER_KEY, INDEX_KEY, KEY_CODES, TIME_CODES, Header, Leaves, block_checksum, is_int64, key_is_stored, stored_schema, unpack_index,
+    HEADER_KEY, INDEX_KEY, Header, Leaves, block_checksum, code_columns, stored_schema, unpack_index,
 )  # fmt: skip
 from tidewheel.chunk.writer import frame_checksum
 from tidewheel.errors import CorruptionError
@@ -78,8 +78,7 @@ class Chunk:
         columns = stored_schema(self._spec).names
         leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(columns), self._where())
         batch = pa.RecordBatch.from_arrays(stored.columns[: len(self._spec.schema)], schema=self._spec.schema)
-        key = KEY_CODES if not key_is_stored(self._spec) else self._spec.key.columns[0]
-        time = self._spec.time.column if is_int64(self._spec.schema.field(self._spec.time.column).type) else TIME_CODES
+        key, time = code_columns(self._spec)
         keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
         verified = np.zeros((len(columns), header.blocks), np.uint8)
 

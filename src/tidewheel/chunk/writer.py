@@ -11,7 +11,7 @@ import xxhash
 
 from tidewheel.chunk import names
 from tidewheel.chunk.format import (
-    FORMAT, Header, Leaves, block_count, column_checksums, is_int64, key_is_stored, metadata, pack_index, stored_schema, zoned_columns,
+    FORMAT, Header, Leaves, block_count, column_checksums, metadata, pack_index, stored_schema, zoned_columns,
 )  # fmt: skip
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import BLOCK_ROWS, OTHER, column_kind
@@ -59,9 +59,9 @@ def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitio
 
     # 1. the columns, with the codes that they do not show themselves
     columns = list(content.batch.columns)
-    if not key_is_stored(spec):
+    if spec.direct_key < 0:
         columns.append(pa.array(content.codes))
-    if not is_int64(spec.schema.field(spec.time.column).type):
+    if spec.direct_time < 0:
         columns.append(pa.array(content.times))
 
     # 2. checksums, index, header

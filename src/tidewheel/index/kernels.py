@@ -7,16 +7,17 @@ import numba as nb
 import numpy as np
 
 from tidewheel.model.kernels import JIT, view
-from tidewheel.model.pieces import BOUNDS, LEAVES, STARTS
+from tidewheel.model.pieces import BOUNDS, KEYS, KMAX, KMIN, LEAVES, OPEN, ORDERED, PERM, ROWS, STARTS, TIMES, TMAX, TMIN
+
+_BUILD = "void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])"
 
 
-@nb.njit("void(int64[::1], int64, int64, int64, uint16[::1])", **JIT)
-def route(nodes, depth, codes, n, leaf):
+@nb.njit(inline="always")
+def _route(nodes, depth, key, n, leaf):
     """The leaf of each code. `nodes` is the template in breadth-first order (node i has children 2i, 2i + 1).
 
     Four searches go on at a time, so that their cache misses overlap; there is no branch that could be mispredicted.
     """
-    key = view(codes, n, np.int64)
     first = np.int64(1) << depth
     i = 0
     while i + 4 <= n:
@@ -46,21 +47,68 @@ def route(nodes, depth, codes, n, leaf):
         i += 1
 
 
-@nb.njit("void(uint16[::1], uint32[::1], uint32[::1], uint32[::1])", **JIT)
-def sort_by_leaf(leaf, rows, starts, perm):
-    """Counting sort: perm = row numbers in leaf order, stable; starts = first position of each leaf.
+@nb.njit(inline="always")
+def _survey(key, time, n, row):
+    """The region of the run, and whether its times never fall."""
+    kmin = key[0]
+    kmax = kmin
+    for i in range(n):
+        kmin = min(kmin, key[i])
+        kmax = max(kmax, key[i])
+    falls = 0
+    for i in range(1, n):
+        falls += time[i] < time[i - 1]
+    tmin = time[0]
+    tmax = tmin
+    for i in range(n):
+        tmin = min(tmin, time[i])
+        tmax = max(tmax, time[i])
+    row[KMIN] = kmin
+    row[KMAX] = kmax
+    row[TMIN] = tmin
+    row[TMAX] = tmax
+    row[ORDERED] = 1 if falls == 0 else 0
 
-    `rows` picks the batch's rows that belong to this run (empty: all of them); leaf[i] belongs to rows[i].
-    """
-    n = leaf.shape[0]
-    leaves = starts.shape[0] - 1
+
+@nb.njit(inline="always")
+def _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
+    some = rows.shape[0] > 0
+    n = np.int64(rows.shape[0]) if some else batch_rows
+    key = view(row[KEYS], batch_rows, np.int64)
+    time = view(row[TIMES], batch_rows, np.int64)
+    if some:
+        picked = np.empty((2, n), np.int64)
+        for i in range(n):
+            picked[0, i] = key[rows[i]]
+            picked[1, i] = time[rows[i]]
+        key = picked[0]
+        time = picked[1]
+    _survey(key, time, n, row)
+    row[ROWS] = n
+    row[OPEN] = 1
+    leaves = np.int64(1) << depth
+    if arrays.shape[0] == 2:
+        arrays[0] = 0
+        arrays[1] = n
+        row[LEAVES] = 1
+        row[STARTS] = arrays.ctypes.data
+        row[BOUNDS] = one_leaf
+        row[PERM] = rows.ctypes.data if some else 0
+        return
+    leaf = np.empty(n, np.uint16)
+    _route(nodes, depth, key, n, leaf)
+    perm = arrays[:n]
+    starts = arrays[n:]
+    row[LEAVES] = leaves
+    row[STARTS] = starts.ctypes.data
+    row[BOUNDS] = bounds
+    row[PERM] = perm.ctypes.data
     for l in range(leaves + 1):
         starts[l] = 0
     for i in range(n):
-        starts[leaf[i] + 1] += 1
+        starts[leaf[i] + 1] += np.uint32(1)
     for l in range(leaves):
         starts[l + 1] += starts[l]
-    some = rows.shape[0] > 0
     for i in range(n):
         l = leaf[i]
         perm[starts[l]] = rows[i] if some else np.uint32(i)
@@ -70,54 +118,21 @@ def sort_by_leaf(leaf, rows, starts, perm):
     starts[0] = 0
 
 
-@nb.njit("void(int64, int64, int64, uint32[::1], int64[::1])", **JIT)
-def survey(codes, times, n, rows, out):
-    """out = least and greatest code, least and greatest time, 1 if the times never fall. n is the batch's row count."""
-    key = view(codes, n, np.int64)
-    time = view(times, n, np.int64)
-    some = rows.shape[0] > 0
-    count = np.int64(rows.shape[0]) if some else n
-    first = np.int64(rows[0]) if some else 0
-    kmin = key[first]
-    kmax = kmin
-    tmin = time[first]
-    tmax = tmin
-    if some:
-        ordered = True
-        last = tmin
-        for i in range(count):
-            k = key[rows[i]]
-            t = time[rows[i]]
-            kmin = min(kmin, k)
-            kmax = max(kmax, k)
-            tmin = min(tmin, t)
-            tmax = max(tmax, t)
-            ordered = ordered and t >= last
-            last = t
-    else:
-        for i in range(n):
-            kmin = min(kmin, key[i])
-            kmax = max(kmax, key[i])
-        falls = 0
-        for i in range(1, n):
-            falls += time[i] < time[i - 1]
-        ordered = falls == 0
-        for i in range(n):
-            tmin = min(tmin, time[i])
-            tmax = max(tmax, time[i])
-    out[0] = kmin
-    out[1] = kmax
-    out[2] = tmin
-    out[3] = tmax
-    out[4] = 1 if ordered else 0
+@nb.njit(_BUILD, nogil=True, cache=True)
+def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
+    """Survey a batch and put it in leaf order, by a counting sort that keeps the order of arrival inside a leaf.
+
+    `rows` picks the rows of the batch that belong to the run (empty: all). arrays = the permutation (row number by
+    position), then the first position of each leaf; with room for two numbers only, the run gets one leaf.
+    `row` comes with KEYS and TIMES and the column slots, and goes as the complete descriptor.
+    """
+    _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row)
 
 
-@nb.njit("void(int64, int64, uint32[::1], int64[::1])", **JIT)
-def pick(values, n, rows, out):
-    """out[i] = values[rows[i]]"""
-    v = view(values, n, np.int64)
-    for i in range(rows.shape[0]):
-        out[i] = v[rows[i]]
+@nb.njit(_BUILD, nogil=False, cache=True)
+def build_small_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
+    """The same for a few thousand rows, keeping the GIL: giving it up and getting it back would take longer than the work."""
+    _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row)
 
 
 @nb.njit("void(int64[:, ::1], int64, int64, int64[::1])", **JIT)

@@ -103,8 +103,9 @@ def all_codes(view: TreeView, template: Template) -> Codes:
     """The key codes of every row in the tree, by the template's coder, in no particular order."""
     parts = []
     for run in view.holders[: view.count]:
-        if run.template.coder is template.coder:
-            parts.append(run.codes[run.row_numbers] if len(run.row_numbers) else run.codes)
+        if run.source.coder is template.coder:
+            codes = run.source.codes
+            parts.append(codes[run.row_numbers] if len(run.row_numbers) else codes)
         else:
-            parts.append(template.coder.encode(run.own_rows()[0]))
+            parts.append(template.coder.encode(run.own_rows()))
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

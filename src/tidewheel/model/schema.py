@@ -105,6 +105,18 @@ class TableSpec:
         """The width of a partition in units of the time column."""
         return self.time.width_of(parse_duration(self.partition))
 
+    @property
+    def direct_key(self) -> int:
+        """The number of the column whose own bytes are the key's codes, or -1."""
+        if isinstance(self.key, ColumnKey) and is_int64(self.schema.field(self.key.column).type):
+            return int(self.schema.get_field_index(self.key.column))
+        return -1
+
+    @property
+    def direct_time(self) -> int:
+        """The number of the time column if its own bytes are its codes, or -1."""
+        return int(self.schema.get_field_index(self.time.column)) if is_int64(self.schema.field(self.time.column).type) else -1
+
     def layout_json(self) -> str:
         """Key rule and time rule as text, for the catalog and for chunk headers."""
         key: dict[str, Any]
@@ -153,6 +165,12 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
     except ValueError as e:
         raise SchemaError(f"partition of table {name!r}: {e}") from None
     return TableSpec(name, schema, axis, rule, partition, tuple(range(1, len(schema) + 1)))
+
+
+def is_int64(type_: pa.DataType) -> bool:
+    """Whether a column of this type is stored as int64 that are their own codes."""
+    t = pa.types
+    return bool(t.is_int64(type_) or t.is_timestamp(type_) or t.is_date64(type_) or t.is_time64(type_) or t.is_duration(type_))
 
 
 def as_schema(schema: Any) -> pa.Schema:

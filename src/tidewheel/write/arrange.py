@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.chunk.format import Leaves
-from tidewheel.index.run import Batch, Run
+from tidewheel.index.run import Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, integer_codes
@@ -73,9 +73,7 @@ def _routed(run: Run, template: Template, coder: int, shape: Shape) -> Run:
     """The run in leaf order under this template: as it is if it was routed by it, else routed again."""
     if run.template is template and not run.is_small:
         return run
-    same = run.template.coder is template.coder
-    codes = run.codes if same else template.coder.encode(run.batch)
-    again = Run(Batch(run.batch, codes, run.times, run.bytes), run.row_numbers, template, coder, shape, whole=True)
+    again = Run(run.source.coded_by(template.coder, shape), run.row_numbers, template, coder, whole=True)
     again.generation_lo, again.generation_hi = run.generation_lo, run.generation_hi
     return again
 

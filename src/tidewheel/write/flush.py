@@ -128,7 +128,7 @@ class Flusher:
             return
         began = self._clock.monotonic()
         better = better_template(view, tree.template, publisher.coders)
-        end = usual_end([run.times for run in view.holders[: view.count]])
+        end = usual_end([run.source.times(publisher.spec.time.column) for run in view.holders[: view.count]])
         with publisher.lock:
             if better is not None:
                 tree.template, tree.coder = better, publisher.coders.number(better.coder.prefix)

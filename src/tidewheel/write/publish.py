@@ -22,7 +22,7 @@ from tidewheel.index.run import Batch, Run
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.codes import integer_codes, key_coder
+from tidewheel.model.codes import key_coder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import MaskRecord, PackageRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
@@ -46,7 +46,7 @@ class Publisher:
         self.table = table
         self.spec = table.spec
         self.settings = settings
-        self.shape = Shape(table.spec.schema)
+        self.shape = Shape(table.spec)
         self.coders = Coders(key_coder(table.spec))
         self.metrics = TableMetrics()
         self.clock = clock
@@ -82,18 +82,16 @@ class Publisher:
 
     def place(self, data: pa.RecordBatch) -> list[tuple[IndexingServer, bool, Run]]:
         """Encode a batch and make its runs: everything that needs no lock."""
-        times = integer_codes(data.column(self.spec.time.column))
         dispatch = self.dispatch
         coder = dispatch.coder if dispatch is not None else self.coders.all[0]
-        batch = Batch(data, coder.encode(data), times, self.shape.bytes_of(data))
+        batch = Batch(data, coder, self.shape)
         if dispatch is None or self.servers[0].template is None:
             dispatch = self._begin(batch)
-            if dispatch.coder is not coder:
-                batch = Batch(data, dispatch.coder.encode(data), times, batch.bytes)
+            batch = batch.coded_by(dispatch.coder, self.shape)
         placed = []
         for s, rows in dispatch.split(batch):
             server = self.servers[s]
-            for late, run in server.runs(batch, dispatch.coder, rows):
+            for late, run in server.runs(batch, rows):
                 placed.append((server, late, run))
         return placed
 
@@ -103,15 +101,14 @@ class Publisher:
             if self.dispatch is None:
                 first = self.coders.all[0]
                 coder = self.coders.all[self.coders.number(first.common_prefix(batch.data))]
-                codes = batch.codes if coder is first else coder.encode(batch.data)
-                self._divide_servers(even_dispatch(codes, len(self.servers), coder))
+                self._divide_servers(even_dispatch(batch.coded_by(coder, self.shape).codes, len(self.servers), coder))
             dispatch = self.dispatch
             assert dispatch is not None
-            codes = dispatch.coder.encode(batch.data)
+            batch = batch.coded_by(dispatch.coder, self.shape)
             for server in self.servers:
                 if server.template is None:
                     before = next((c for c in reversed(list(self.version.chunks)) if c.record.server == server.number and not c.record.late), None)
-                    server.begin(Batch(batch.data, codes, batch.times, batch.bytes), dispatch.coder, before)
+                    server.begin(batch, before)
             return dispatch
 
     def _divide_servers(self, dispatch: Dispatch) -> None:

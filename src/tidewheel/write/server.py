@@ -54,7 +54,7 @@ class IndexingServer:
 
     # ---- under the table's lock -------------------------------------------------------------------------
 
-    def begin(self, sample: Batch, codes_of: KeyCoder, before: ChunkLike | None) -> None:
+    def begin(self, sample: Batch, before: ChunkLike | None) -> None:
         """Make the first template: from the server's last chunk if there is one, else from the first batch that arrives."""
         row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
         leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
@@ -63,10 +63,8 @@ class IndexingServer:
             self.use(Template(divide(before.codes(), leaves), coder))
             self.late_before = usual_end([before.times()]) - self.late_after
             return
-        self.coder = self.coders.number(codes_of.common_prefix(sample.data))
-        coder = self.coders.all[self.coder]
-        codes = sample.codes if coder is codes_of else coder.encode(sample.data)
-        self.use(Template(divide(codes, leaves), coder))
+        coder = self.coders.all[self.coders.number(sample.coder.common_prefix(sample.data))]
+        self.use(Template(divide(sample.coded_by(coder, self.shape).codes, leaves), coder))
 
     def use(self, template: Template) -> None:
         """Route later runs by this template."""
@@ -102,23 +100,23 @@ class IndexingServer:
 
     # ---- without a lock ---------------------------------------------------------------------------------
 
-    def runs(self, batch: Batch, codes_of: KeyCoder, rows: RowNumbers) -> list[tuple[bool, Run]]:
+    def runs(self, batch: Batch, rows: RowNumbers) -> list[tuple[bool, Run]]:
         """The runs of a batch's rows for this server, each with whether it is late."""
         template, coder, late_before = self.template, self.coder, self.late_before
         assert template is not None
-        if template.coder is not codes_of:
-            batch = Batch(batch.data, template.coder.encode(batch.data), batch.times, batch.bytes)
+        if template.coder is not batch.coder:
+            batch = batch.coded_by(template.coder, self.shape)
             coder = self.coders.number(template.coder.prefix)
-        run = Run(batch, rows, template, coder, self.shape)
+        run = Run(batch, rows, template, coder)
         if run.row[TMIN] >= late_before:
             return [(False, run)]
         numbers = rows if len(rows) else np.arange(batch.data.num_rows, dtype=np.uint32)
-        old = batch.times[numbers] < late_before
+        old = batch.times(self.shape.time_column)[numbers] < late_before
         if old.all():
             return [(True, run)]
         return [
-            (False, Run(batch, numbers[~old], template, coder, self.shape)),
-            (True, Run(batch, numbers[old], template, coder, self.shape)),
+            (False, Run(batch, numbers[~old], template, coder)),
+            (True, Run(batch, numbers[old], template, coder)),
         ]
 
 
