@@ -169,8 +169,7 @@ class LocalTable:
     def flush(self) -> None:
         """Everything inserted before this call is in chunks and in the catalog when it returns."""
         self.engine.check_open()
-        self.publisher.seal()
-        self.engine.flusher.flush_jobs(self.publisher)
+        self.publisher.wait_flushed(self.publisher.seal())
 
     # ---- reading ----------------------------------------------------------------------------------------
 
@@ -266,7 +265,6 @@ class LocalEngine:
         with self._lock:
             if self._tables.pop(name, None) is None:
                 return
-            table.publisher.close()
             self.flusher.forget(table.publisher)
             held = {c.record.file for c in table.publisher.version.chunks}
             for record in self.catalog.drop_table(name, self.epoch):

@@ -19,8 +19,8 @@ from tidewheel.model.records import ChunkRecord, TableRecord
 
 
 class WriteOnce(Protocol):
-    def write_once(self, name: str, write: Any) -> int: ...
-    def map(self, name: str, size: int) -> pa.Buffer: ...
+    def write(self, name: str, write: Any) -> int: ...
+    def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer: ...
 
 
 class Content(Protocol):
@@ -51,7 +51,10 @@ class Origin:
 
 
 def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitions: tuple[tuple[int, int], ...], origin: Origin) -> ChunkRecord:
-    """Write the file and return the row that a commit adds to the catalog. Until then the file means nothing."""
+    """Write the file, under its temporary name, and return the row that a commit adds to the catalog.
+
+    Before the commit the file must be made to appear (`LocalFiles.appear`); until the commit it means nothing.
+    """
     spec = table.spec
     chunk_id = names.new_chunk_id()
     file = names.chunk_file(table.id, chunk_id)
@@ -86,10 +89,10 @@ def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitio
         with pa.ipc.new_file(sink, schema) as out:
             out.write_batch(batch)
 
-    size = files.write_once(file, write)
+    size = files.write(file, write)
 
     # 4. what the catalog keeps to tell a damaged file before parsing it
-    whole = files.map(file, size)
+    whole = files.map(file, size, temporary=True)
     body_lo, body_hi = body_of(pa.ipc.open_file(whole).get_batch(0), whole)
     return ChunkRecord(
         id=chunk_id, table_id=table.id, server=origin.server, file=file, container=names.ARROW, format=FORMAT, rows=rows, bytes=size,

@@ -31,31 +31,45 @@ class LocalFiles:
         except OSError as e:
             raise StorageError(f"cannot make folder {self.path(name)}: {e.strerror}") from e
 
-    def write_once(self, name: str, write: Callable[[Any], None]) -> int:
-        """A new file: written under another name, synced, then renamed. Returns its size.
+    def write(self, name: str, write: Callable[[Any], None]) -> int:
+        """Write a new file under its temporary name; `appear` gives it its own. Returns its size.
 
-        When this raises there is no file of that name; what was half written is removed.
+        When this raises, nothing of it is left.
         """
-        path = self.path(name)
-        temporary = path + TEMPORARY
+        temporary = self.path(name) + TEMPORARY
         try:
             with pa.OSFile(temporary, "wb") as sink:
                 write(sink)
-                size = int(sink.tell())
-            descriptor = os.open(temporary, os.O_RDONLY)
-            try:
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.rename(temporary, path)
-            self.sync_folder(os.path.dirname(name))
+                return int(sink.tell())
         except OSError as e:
             self._discard(temporary)
-            raise StorageError(f"cannot write {path}: {e}. Nothing was lost; free some space or mend the disk, then try again.") from e
+            raise self._cannot_write(name, e) from e
         except BaseException:
             self._discard(temporary)
             raise
-        return size
+
+    def appear(self, names: list[str]) -> None:
+        """Sync written files and give them their names: from here on they survive a crash of the machine.
+
+        When this raises, some may have appeared: the caller removes them all.
+        """
+        name = ""
+        try:
+            for name in names:
+                temporary = self.path(name) + TEMPORARY
+                descriptor = os.open(temporary, os.O_RDONLY)
+                try:
+                    os.fdatasync(descriptor)
+                finally:
+                    os.close(descriptor)
+                os.rename(temporary, self.path(name))
+            for folder in {os.path.dirname(name) for name in names}:
+                self.sync_folder(folder)
+        except OSError as e:
+            raise self._cannot_write(name, e) from e
+
+    def _cannot_write(self, name: str, e: OSError) -> StorageError:
+        return StorageError(f"cannot write {self.path(name)}: {e}. Nothing was lost; free some space or mend the disk, then try again.")
 
     def sync_folder(self, name: str) -> None:
         descriptor = os.open(self.path(name), os.O_RDONLY | os.O_DIRECTORY)
@@ -64,9 +78,9 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def map(self, name: str, size: int) -> pa.Buffer:
+    def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
-        path = self.path(name)
+        path = self.path(name) + (TEMPORARY if temporary else "")
         try:
             found = os.stat(path).st_size
             if found != size:
@@ -84,8 +98,9 @@ class LocalFiles:
             return f.read(size)
 
     def remove(self, name: str) -> None:
-        """Remove a file that nothing points to any more. It may be gone already."""
+        """Remove a file that nothing points to any more, under either name. It may be gone already."""
         self._discard(self.path(name))
+        self._discard(self.path(name) + TEMPORARY)
 
     def remove_folder(self, name: str) -> None:
         """Remove a folder if it is empty."""

@@ -9,8 +9,6 @@ import numpy as np
 from tidewheel.model.kernels import JIT, view
 from tidewheel.model.pieces import BOUNDS, KEYS, KMAX, KMIN, LEAVES, OPEN, ORDERED, PERM, ROWS, STARTS, TIMES, TMAX, TMIN
 
-_BUILD = "void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])"
-
 
 @nb.njit(inline="always")
 def _route(nodes, depth, key, n, leaf):
@@ -70,8 +68,14 @@ def _survey(key, time, n, row):
     row[ORDERED] = 1 if falls == 0 else 0
 
 
-@nb.njit(inline="always")
-def _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
+@nb.njit("void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])", **JIT)
+def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
+    """Survey a batch and put it in leaf order, by a counting sort that keeps the order of arrival inside a leaf.
+
+    `rows` picks the rows of the batch that belong to the run (empty: all). arrays = the permutation (row number by
+    position), then the first position of each leaf; with room for two numbers only, the run gets one leaf.
+    `row` comes with KEYS and TIMES and the column slots, and goes as the complete descriptor.
+    """
     some = rows.shape[0] > 0
     n = np.int64(rows.shape[0]) if some else batch_rows
     key = view(row[KEYS], batch_rows, np.int64)
@@ -116,23 +120,6 @@ def _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
     for l in range(leaves, 0, -1):
         starts[l] = starts[l - 1]
     starts[0] = 0
-
-
-@nb.njit(_BUILD, nogil=True, cache=True)
-def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
-    """Survey a batch and put it in leaf order, by a counting sort that keeps the order of arrival inside a leaf.
-
-    `rows` picks the rows of the batch that belong to the run (empty: all). arrays = the permutation (row number by
-    position), then the first position of each leaf; with room for two numbers only, the run gets one leaf.
-    `row` comes with KEYS and TIMES and the column slots, and goes as the complete descriptor.
-    """
-    _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row)
-
-
-@nb.njit(_BUILD, nogil=False, cache=True)
-def build_small_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
-    """The same for a few thousand rows, keeping the GIL: giving it up and getting it back would take longer than the work."""
-    _build(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row)
 
 
 @nb.njit("void(int64[:, ::1], int64, int64, int64[::1])", **JIT)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.index.kernels import build_run, build_small_run
+from tidewheel.index.kernels import build_run
 from tidewheel.index.template import Template
 from tidewheel.model.codes import Codes, KeyCoder, integer_codes
 from tidewheel.model.pieces import CODER, GENERATION, KEYS, TIMES, Row, Shape
@@ -22,9 +22,6 @@ EVERY_ROW: RowNumbers = np.empty(0, np.uint32)
 ONE_LEAF = np.array([INT64_MIN], np.int64)
 """The bounds of a run that is not divided."""
 ONE_LEAF_AT = ONE_LEAF.__array_interface__["data"][0]
-
-FEW = 4096
-"""Rows up to which a run is built without giving up the GIL."""
 
 SMALL = 4
 """A batch with fewer than a SMALLth row per leaf is not put in leaf order: scanning it costs less than its leaf starts."""
@@ -84,8 +81,7 @@ class Run:
         self.row: Row = source.row.copy()
         self.row[CODER] = coder
         self.arrays: npt.NDArray[np.uint32] = np.empty(2 if self.is_small else count + template.leaves + 1, np.uint32)
-        build = build_small_run if count <= FEW else build_run
-        build(template.nodes, template.depth, template.address, ONE_LEAF_AT, n, rows, self.arrays, self.row)
+        build_run(template.nodes, template.depth, template.address, ONE_LEAF_AT, n, rows, self.arrays, self.row)
 
     @property
     def batch(self) -> pa.RecordBatch:

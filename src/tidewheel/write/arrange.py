@@ -1,12 +1,15 @@
 """Arrange a tree for its chunk: all rows of its runs in leaf order, and inside a leaf in time order.
 
-Rows are scattered: read in order of arrival, written to their place. That is twice as fast as gathering them, because
-a leaf's rows of one run land next to each other. Pure: a sealed tree in, arrays out; nothing is changed.
+Run by run, the rows of a leaf are copied to their place in the chunk: writes ascend, and reads are scattered over one
+run only, which fits the cache. A sealed tree goes in, arrays come out; nothing else is changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,9 @@ from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, integer_codes
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.write import kernels as k
+
+MOST_KEPT = 128 << 20
+"""Bytes of working memory that are kept from one chunk to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +47,77 @@ class _Plan:
     bases: npt.NDArray[np.int64]
     place: npt.NDArray[np.uint32]
     rows: int
+    room: _Room
 
 
-def arrange(view: TreeView, template: Template, coder: int, shape: Shape, leaf_rows: int, zoned: tuple[str, ...]) -> Arranged:
-    runs = [_routed(run, template, coder, shape) for run in view.holders[: view.count]]
-    matrix = np.array([run.row for run in runs])
-    sizes = [run.batch.num_rows for run in runs]
-    bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    rows = sum(run.rows for run in runs)
-    starts = np.empty(template.leaves + 1, np.int64)
-    place = np.full(bases[-1], k.ELSEWHERE, np.uint32)
-    k.places(matrix, bases, starts, place)
-    times = np.empty(rows, np.int64)
-    k.scatter_codes(matrix, TIMES, bases, place, times)
-    moved = np.empty(rows, np.uint32)
-    if k.order_by_time(times, starts, moved):
-        k.move(place, moved)
-        k.scatter_codes(matrix, TIMES, bases, place, times)
-    codes = np.empty(rows, np.int64)
-    k.scatter_codes(matrix, KEYS, bases, place, codes)
+class Arranger:
+    """Arranges one tree at a time in memory that it keeps: fresh pages would have to be faulted in for every chunk.
 
-    plan = _Plan(matrix, bases, place, rows)
-    schema = runs[0].batch.schema
-    columns = [_column(plan, runs, c, shape) for c in range(len(schema))]
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    spans = sorted((run.generation_lo, run.generation_hi) for run in runs)
-    return Arranged(batch, codes, times, _leaves(starts, template, leaf_rows, codes, times, batch, zoned), *_generations(spans))
+    Used by one thread at a time.
+    """
+
+    def __init__(self, leaf_rows: int) -> None:
+        self._leaf_rows = leaf_rows
+        self._room = _Room()
+
+    @contextmanager
+    def arrange(self, view: TreeView, template: Template, coder: int, shape: Shape, zoned: tuple[str, ...]) -> Iterator[Arranged]:
+        """The content is valid inside the with-block only: its memory is used again for the next tree."""
+        try:
+            yield self._arrange(view, template, coder, shape, zoned)
+        finally:
+            self._room.clear()
+
+    def _arrange(self, view: TreeView, template: Template, coder: int, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
+        room = self._room
+        runs = [_routed(run, template, coder, shape) for run in view.holders[: view.count]]
+        matrix = np.array([run.row for run in runs])
+        bases = np.zeros(len(runs) + 1, np.int64)
+        np.cumsum([run.rows for run in runs], out=bases[1:])
+        rows = int(bases[-1])
+        starts = np.empty(template.leaves + 1, np.int64)
+        place = room.array(rows, np.uint32)
+        k.places(matrix, bases, starts, place)
+        times = room.array(rows, np.int64)
+        k.place_codes(matrix, TIMES, bases, place, times)
+        moved = room.array(rows, np.uint32)
+        if k.order_by_time(times, starts, moved):
+            k.move(place, moved)
+            k.place_codes(matrix, TIMES, bases, place, times)
+        codes = room.array(rows, np.int64)
+        k.place_codes(matrix, KEYS, bases, place, codes)
+
+        plan = _Plan(matrix, bases, place, rows, room)
+        schema = runs[0].batch.schema
+        known = {shape.key_slot: codes, shape.time_slot: times}
+        columns = [_column(plan, runs, c, shape, known) for c in range(len(schema))]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        spans = sorted((run.generation_lo, run.generation_hi) for run in runs)
+        return Arranged(batch, codes, times, _leaves(starts, template, self._leaf_rows, codes, times, batch, zoned), *_generations(spans))
+
+
+class _Room:
+    """Memory handed out piece by piece and taken back all at once. Pieces that are asked for again are the same ones."""
+
+    def __init__(self) -> None:
+        self._pieces: list[npt.NDArray[np.uint8]] = []
+        self._used = 0
+
+    def array(self, count: int, dtype: Any) -> npt.NDArray[Any]:
+        size = count * np.dtype(dtype).itemsize
+        if self._used == len(self._pieces):
+            self._pieces.append(np.empty(0, np.uint8))
+        if len(self._pieces[self._used]) < size:
+            self._pieces[self._used] = np.empty(size + size // 8 + 64, np.uint8)
+        piece = self._pieces[self._used]
+        self._used += 1
+        return piece[:size].view(dtype)
+
+    def clear(self) -> None:
+        """Take everything back; what an unusually large chunk needed is not kept."""
+        self._used = 0
+        if sum(map(len, self._pieces)) > MOST_KEPT:
+            self._pieces.clear()
 
 
 def _routed(run: Run, template: Template, coder: int, shape: Shape) -> Run:
@@ -99,15 +150,15 @@ def _leaves(
     out_starts, out_bounds = out_starts[: n + 1].copy(), out_bounds[:n].copy()
     zones = np.empty((4, n), np.int64)
     k.zone_map(codes, out_starts, zones[0], zones[1])
-    k.zone_map(times, out_starts, zones[2], zones[3])
+    zones[2], zones[3] = times[out_starts[:-1]], times[out_starts[1:] - 1]  # a leaf is in time order
     first, last = int(zones[2].min()), int(zones[3].max())
-    width = (last - first) // 64 + 1
+    shift = max(0, (last - first).bit_length() - 6)
     masks = np.empty(n, np.uint64)
-    k.time_masks(times, out_starts, first, width, masks)
+    k.time_masks(times, out_starts, first, shift, masks)
     more = np.empty((len(zoned), 2, n), np.int64)
     for z, column in enumerate(zoned):
         k.zone_map(_order_codes(batch.column(column)), out_starts, more[z, 0], more[z, 1])
-    return Leaves(out_starts, out_bounds, zones, masks, np.ones(n, np.uint8), more, first, width)
+    return Leaves(out_starts, out_bounds, zones, masks, np.ones(n, np.uint8), more, first, 1 << shift)
 
 
 def _order_codes(array: pa.Array) -> Codes:
@@ -118,10 +169,12 @@ def _order_codes(array: pa.Array) -> Codes:
     return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
-def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape) -> pa.Array:
+def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape, known: dict[int, Codes]) -> pa.Array:
     kind, width = shape.kinds[c], shape.widths[c]
     type_ = runs[0].batch.schema.field(c).type
     slot = COLUMNS + SLOTS * c
+    if slot + VALUES in known:
+        return pa.Array.from_buffers(type_, plan.rows, [None, pa.py_buffer(known[slot + VALUES])])
     if kind == OTHER:
         return _arrow_column(plan, runs, c)
     validity = _bits(plan, slot, VALIDITY) if plan.runs[:, slot + VALIDITY].any() else None
@@ -130,37 +183,39 @@ def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape) -> pa.Array:
     if kind == FIXED:
         return pa.Array.from_buffers(type_, plan.rows, [validity, _fixed(plan, slot, width)])
     wide = kind == VAR64
-    ends = np.empty(plan.rows + 1, np.int64)
-    total = k.var_lengths(plan.runs, slot, int(wide), plan.bases, plan.place, ends)
-    data = pa.allocate_buffer(total)
-    k.scatter_bytes(plan.runs, slot, int(wide), plan.bases, plan.place, ends, np.frombuffer(data, np.uint8))
+    ends = plan.room.array(plan.rows + 1, np.int64)
+    total = k.place_ends(plan.runs, slot, int(wide), plan.bases, plan.place, ends)
+    data = plan.room.array(total, np.uint8)
+    k.place_bytes(plan.runs, slot, int(wide), plan.bases, plan.place, ends, data)
     offsets = ends if wide else ends.astype(np.int32)
-    return pa.Array.from_buffers(type_, plan.rows, [validity, pa.py_buffer(offsets), data])
+    return pa.Array.from_buffers(type_, plan.rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-_SCATTER = {1: (np.uint8, k.scatter1), 2: (np.uint16, k.scatter2), 4: (np.uint32, k.scatter4), 8: (np.uint64, k.scatter8)}
+_PLACE = {1: (np.uint8, k.place1), 2: (np.uint16, k.place2), 4: (np.uint32, k.place4), 8: (np.uint64, k.place8)}
 
 
 def _fixed(plan: _Plan, slot: int, width: int) -> pa.Buffer:
-    out = pa.allocate_buffer(plan.rows * width)  # from Arrow's pool: fresh pages would have to be faulted in
-    if width in _SCATTER:
-        dtype, scatter = _SCATTER[width]
-        scatter(plan.runs, slot, plan.bases, plan.place, np.frombuffer(out, dtype))
+    out = plan.room.array(plan.rows * width, np.uint8)
+    if width in _PLACE:
+        dtype, kernel = _PLACE[width]
+        kernel(plan.runs, slot, plan.bases, plan.place, out.view(dtype))
     else:
-        k.scatter_wide(plan.runs, slot, plan.bases, plan.place, width, np.frombuffer(out, np.uint8))
-    return out
+        k.place_wide(plan.runs, slot, plan.bases, plan.place, width, out)
+    return pa.py_buffer(out)
 
 
 def _bits(plan: _Plan, slot: int, which: int) -> pa.Buffer:
     flags = np.empty(plan.rows, np.uint8)
-    k.scatter_bits(plan.runs, slot, which, plan.bases, plan.place, flags)
+    k.place_bits(plan.runs, slot, which, plan.bases, plan.place, flags)
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def _arrow_column(plan: _Plan, runs: list[Run], c: int) -> pa.Array:
     """Types that kernels do not know are left to Arrow."""
     order = np.empty(plan.rows, np.int64)
-    k.invert(plan.place, order)
+    batch_bases = np.zeros(len(runs) + 1, np.int64)
+    np.cumsum([run.batch.num_rows for run in runs], out=batch_bases[1:])
+    k.row_order(plan.runs, plan.bases, batch_bases, plan.place, order)
     parts = pa.chunked_array([run.batch.column(c) for run in runs], runs[0].batch.schema.field(c).type)
     parts = parts.unify_dictionaries()
     whole = pa.concat_arrays(parts.chunks) if parts.num_chunks != 1 else parts.chunk(0)

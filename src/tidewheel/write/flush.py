@@ -2,15 +2,19 @@
 
 The order is what makes a crash harmless at any point:
   1. seal     the tree takes no more rows (publish.py)
-  2. arrange  rows in leaf and time order, in memory
-  3. write    a file under a new name, synced, then renamed: nobody knows it yet
+  2. write    rows in leaf and time order, into a file under a temporary name
+  3. appear   the file is synced and renamed: nobody knows it yet
   4. commit   one catalog transaction makes it part of the table
   5. publish  one swap: the version has the chunk and no longer the tree
+Step 2 is work for a processor, steps 3 to 5 mostly wait for the disk. They run in threads of their own, so that the
+next tree is written while the last one is synced. Jobs are taken in the order they were sealed.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -21,23 +25,27 @@ from tidewheel.chunk.reader import Chunk
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import FencedError, NotFoundError, StorageError, TidewheelError
+from tidewheel.errors import StorageError, TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
-from tidewheel.model.codes import Codes
 from tidewheel.model.records import ChunkRecord, Commit, MaskRecord
 from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
 from tidewheel.write import kernels as k
-from tidewheel.write.arrange import Arranged, arrange
+from tidewheel.write.arrange import Arranged, Arranger
 from tidewheel.write.publish import FlushJob, Publisher
 from tidewheel.write.server import better_template, usual_end
 
 RETRY_SECONDS = 1.0
 
+WRITERS = 2
+"""Threads that write chunks. While inserts wait for room, both of two cores have something to do."""
+
+Written = tuple[Publisher, FlushJob, list[ChunkRecord]]
+
 
 class Flusher:
-    """One background thread per warehouse: flushes what is sealed, seals what is old, re-divides what is skewed."""
+    """The background threads of a warehouse: some write (the first also seals what is old and re-divides what is skewed), one commits."""
 
     def __init__(self, catalog: CatalogWriter, files: LocalFiles, epoch: int, settings: Settings, clock: Clock) -> None:
         self._catalog = catalog
@@ -46,79 +54,113 @@ class Flusher:
         self._settings = settings
         self._clock = clock
         self._tables: Callable[[], list[Publisher]] = list
-        self._event = threading.Event()
+        self._wakes = [threading.Event() for _ in range(WRITERS)]
+        self._written: queue.Queue[Written | None] = queue.Queue(2)
         self._stop = False
-        self._thread: threading.Thread | None = None
-        self._one_at_a_time = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._committing = threading.Lock()
+        """Held while files appear and a commit is made, so that none is half done when a table is dropped."""
+        self._arrangers: queue.SimpleQueue[Arranger] = queue.SimpleQueue()
+        for _ in range(WRITERS):
+            self._arrangers.put(Arranger(settings.leaf_rows))
 
     def start(self, tables: Callable[[], list[Publisher]]) -> None:
         self._tables = tables
-        self._thread = threading.Thread(target=self._loop, name="tidewheel-flush", daemon=True)
-        self._thread.start()
+        self._threads = [
+            *(threading.Thread(target=self._write_loop, args=(n,), name=f"tidewheel-write-{n}", daemon=True) for n in range(WRITERS)),
+            threading.Thread(target=self._commit_loop, name="tidewheel-commit", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
-        self._event.set()
+        for event in self._wakes:
+            event.set()
 
     def stop(self) -> None:
+        """Returns when all threads have ended; jobs they did not come to stay where they are."""
         self._stop = True
-        self._event.set()
-        if self._thread is not None:
-            self._thread.join()
+        self.wake()
+        for thread in self._threads[:-1]:
+            thread.join()
+        self._written.put(None)
+        self._threads[-1].join()
 
-    def _loop(self) -> None:
+    # ---- writing ----------------------------------------------------------------------------------------
+
+    def _write_loop(self, number: int) -> None:
+        event = self._wakes[number]
         while not self._stop:
-            self._event.wait(min(1.0, self._settings.flush_after / 4))
-            self._event.clear()
+            event.wait(min(1.0, self._settings.flush_after / 4))
+            event.clear()
             for publisher in self._tables():
-                if self._stop:
-                    break
-                publisher.redivide()
-                publisher.seal(self._settings.flush_after)
-                try:
-                    self.flush_jobs(publisher)
-                except TidewheelError:
-                    # it is in publisher.failure, and inserts and flush() report it; here we only try again later
-                    self._event.wait(RETRY_SECONDS)
+                if number == 0:
+                    publisher.redivide()
+                    publisher.seal(self._settings.flush_after)
+                while not self._stop and (job := publisher.next_job()) is not None:
+                    self._write_job(publisher, job)
 
-    def flush_jobs(self, publisher: Publisher) -> None:
-        """Flush everything that is sealed. Safe to call from any thread; raises what went wrong, and nothing is lost."""
-        with self._one_at_a_time:
-            while publisher.jobs:
-                job = publisher.jobs[0]
-                try:
-                    self._flush(publisher, job)
-                except (FencedError, NotFoundError) as e:
-                    publisher.failed(StorageError(str(e)))
-                    raise
-                except StorageError as e:
-                    publisher.failed(e)
-                    raise
-                except OSError as e:
-                    error = StorageError(f"flush of table {publisher.spec.name!r} failed: {e}")
-                    publisher.failed(error)
-                    raise error from e
-
-    def _flush(self, publisher: Publisher, job: FlushJob) -> None:
-        began = self._clock.monotonic()
+    def _write_job(self, publisher: Publisher, job: FlushJob) -> None:
         records: list[ChunkRecord] = []
         try:
             for view in job.views:
                 self._adapt(publisher, view)
                 records += self.write(publisher, view)
-            self._catalog.commit(
-                Commit(
-                    table_id=publisher.table.id, epoch=self._epoch, generation=publisher.version.generation, add=tuple(records),
-                    packages=tuple(job.packages), servers=publisher.new_servers,
-                )
-            )  # fmt: skip
+            self._written.put((publisher, job, records))
+        except Exception as e:  # whatever it is: the rows stay in memory, inserts and flush() report it, and we try again
+            self._give_up(publisher, job, records, e)
+
+    def _give_up(self, publisher: Publisher, job: FlushJob, records: list[ChunkRecord], e: Exception) -> None:
+        for record in records:
+            self._files.remove(record.file)
+        error = e if isinstance(e, TidewheelError) else StorageError(f"flush of table {publisher.spec.name!r} failed: {e!r}")
+        publisher.failed(job, error)
+        if not self._stop:
+            time.sleep(RETRY_SECONDS)
+            self.wake()
+
+    # ---- committing -------------------------------------------------------------------------------------
+
+    def _commit_loop(self) -> None:
+        while (written := self._written.get()) is not None:
+            publisher, job, records = written
+            try:
+                with self._committing:
+                    if not publisher.closed:
+                        self._commit(publisher, job, records)
+            except Exception as e:  # as above
+                self._give_up(publisher, job, records, e)
+
+    def _commit(self, publisher: Publisher, job: FlushJob | None, records: list[ChunkRecord], mask: MaskRecord | None = None) -> None:
+        began = self._clock.monotonic()
+        servers = publisher.new_servers
+        self._files.appear([r.file for r in records])
+        self._catalog.commit(
+            Commit(
+                table_id=publisher.table.id, epoch=self._epoch, generation=publisher.version.generation, add=tuple(records),
+                masks=(mask,) if mask else (), packages=tuple(job.packages) if job else (), servers=servers,
+            )
+        )  # fmt: skip
+        publisher.committed(job, [self.chunk(publisher, r) for r in records], mask, servers)
+        publisher.metrics.flushes += len(records)
+        publisher.metrics.flush_seconds += self._clock.monotonic() - began
+
+    def forget(self, publisher: Publisher) -> None:
+        """The table is dropped: what is sealed will never be committed. Returns when no commit of it is under way."""
+        publisher.close()
+        with self._committing:
+            publisher.jobs.clear()
+
+    def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord) -> None:
+        """Commit new rows and the mask over the old ones in one transaction, then show both in one swap."""
+        records = self.write(publisher, view) if view is not None and view.count else []
+        try:
+            with self._committing:
+                self._commit(publisher, None, records, mask)
         except BaseException:
             for record in records:
                 self._files.remove(record.file)
             raise
-        publisher.new_servers = ()
-        publisher.committed(job, [self.chunk(publisher, r) for r in records])
-        publisher.metrics.flushes += len(records)
-        publisher.metrics.flush_seconds += self._clock.monotonic() - began
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""
@@ -140,35 +182,26 @@ class Flusher:
     def write(self, publisher: Publisher, view: TreeView) -> list[ChunkRecord]:
         """Write a sealed tree: one chunk, or several if one huge batch made it many times as large as a chunk should be."""
         tree, spec = view.tree, publisher.spec
-        records = []
-        for part in _portions(view, 2 * self._settings.chunk_bytes):
-            arranged = arrange(part, tree.template, tree.coder, publisher.shape, self._settings.leaf_rows, zoned_columns(spec))
-            origin = Origin(tree.server, tree.late, tree.template.coder.prefix)
-            records.append(write_chunk(self._files, publisher.table, arranged, partitions(arranged, spec.partition_width), origin))
+        origin = Origin(tree.server, tree.late, tree.template.coder.prefix)
+        records: list[ChunkRecord] = []
+        arranger = self._arrangers.get()
+        try:
+            for part in _portions(view, 2 * self._settings.chunk_bytes):
+                with arranger.arrange(part, tree.template, tree.coder, publisher.shape, zoned_columns(spec)) as arranged:
+                    counts = partitions(arranged, spec.partition_width)
+                    records.append(write_chunk(self._files, publisher.table, arranged, counts, origin))
+        except BaseException:
+            for record in records:
+                self._files.remove(record.file)
+            raise
+        finally:
+            self._arrangers.put(arranger)
         return records
 
     def chunk(self, publisher: Publisher, record: ChunkRecord) -> Chunk:
         with publisher.lock:
             coder = publisher.coders.number(record.prefix)
         return Chunk(record, publisher.spec, publisher.shape, coder, self._files)
-
-    def forget(self, publisher: Publisher) -> None:
-        """The table is dropped: what is sealed will never be written. Returns when no flush of it is under way."""
-        with self._one_at_a_time:
-            publisher.jobs.clear()
-
-    def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord) -> None:
-        """Commit new rows and the mask over the old ones in one transaction, then show both in one swap."""
-        records = self.write(publisher, view) if view is not None and view.count else []
-        with self._one_at_a_time:
-            self._catalog.commit(
-                Commit(
-                    table_id=publisher.table.id, epoch=self._epoch, generation=publisher.version.generation, add=tuple(records), masks=(mask,),
-                    servers=publisher.new_servers,
-                )
-            )  # fmt: skip
-            publisher.new_servers = ()
-            publisher.committed(None, [self.chunk(publisher, r) for r in records], mask)
 
 
 def _portions(view: TreeView, most: int) -> list[TreeView]:
@@ -195,14 +228,15 @@ def _portions(view: TreeView, most: int) -> list[TreeView]:
 
 def partitions(arranged: Arranged, width: int) -> tuple[tuple[int, int], ...]:
     """(start of the partition, rows) of every partition a chunk has rows in."""
-    times: Codes = arranged.times
     zones = arranged.leaves.zones
     first, last = int(zones[2].min()) // width, int(zones[3].max()) // width
     if first == last:
-        return ((max(first * width, INT64_MIN), len(times)),)
-    if last - first < 65536:
+        found = [(first, len(arranged.times))]
+    elif last - first < 65536:
         counts = np.zeros(last - first + 1, np.int64)
-        k.partition_counts(times, first, width, counts)
-        return tuple((max(int(first + i) * width, INT64_MIN), int(counts[i])) for i in np.flatnonzero(counts))
-    numbers, found = np.unique(times // width, return_counts=True)
-    return tuple((max(int(p) * width, INT64_MIN), int(n)) for p, n in zip(numbers, found, strict=True))
+        k.partition_counts(arranged.times, arranged.leaves.starts, first, width, counts)
+        found = [(first + int(i), int(counts[i])) for i in np.flatnonzero(counts)]
+    else:
+        numbers, rows = np.unique(arranged.times // width, return_counts=True)
+        found = [(int(p), int(n)) for p, n in zip(numbers, rows, strict=True)]
+    return tuple((max(p * width, INT64_MIN), n) for p, n in found)

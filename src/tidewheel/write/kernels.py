@@ -9,15 +9,16 @@ import numpy as np
 from tidewheel.model.kernels import JIT, view
 from tidewheel.model.pieces import BIT_OFFSET, DATA, PERM, ROWS, STARTS, VALUES
 
-ELSEWHERE = np.uint32(0xFFFFFFFF)
-"""The place of a row that belongs to another tree."""
+_ANY = np.int64(1) << 60
+"""The length of a view whose length does not matter."""
 
 
 @nb.njit("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])", **JIT)
 def places(runs, bases, starts, place):
-    """place[bases[r] + i] = position of row i of run r in the chunk; starts = first position of each leaf.
+    """place[bases[r] + j] = position in the chunk of run r's row at its position j; starts = first position of each leaf.
 
-    Runs come in order of arrival and keep it inside a leaf. `place` arrives filled with ELSEWHERE.
+    Runs come in order of arrival and keep it inside a leaf. Both sides go leaf by leaf, so every column is written in
+    ascending order, with reads scattered over one run only: that stays in the cache.
     """
     leaves = starts.shape[0] - 1
     for l in range(leaves + 1):
@@ -31,26 +32,24 @@ def places(runs, bases, starts, place):
     cursor = starts[:leaves].copy()
     for r in range(runs.shape[0]):
         s = view(runs[r, STARTS], leaves + 1, np.uint32)
-        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
-        base = bases[r]
+        here = place[bases[r] : bases[r + 1]]
         for l in range(leaves):
             c = cursor[l]
             for j in range(s[l], s[l + 1]):
-                place[base + perm[j]] = c
+                here[j] = c
                 c += 1
             cursor[l] = c
 
 
 @nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64[::1])", **JIT)
-def scatter_codes(runs, slot, bases, place, out):
+def place_codes(runs, slot, bases, place, out):
     """Key or time codes to their places; slot is KEYS or TIMES."""
     for r in range(runs.shape[0]):
-        n = bases[r + 1] - bases[r]
-        v = view(runs[r, slot], n, np.int64)
-        for i in range(n):
-            p = place[bases[r] + i]
-            if p != ELSEWHERE:
-                out[p] = v[i]
+        v = view(runs[r, slot], _ANY, np.int64)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        for j in range(here.shape[0]):
+            out[here[j]] = v[perm[j]]
 
 
 @nb.njit("int64(int64[::1], int64[::1], uint32[::1])", **JIT)
@@ -79,16 +78,18 @@ def order_by_time(times, starts, moved):
 @nb.njit("void(uint32[::1], uint32[::1])", **JIT)
 def move(place, moved):
     for i in range(place.shape[0]):
-        if place[i] != ELSEWHERE:
-            place[i] = moved[place[i]]
+        place[i] = moved[place[i]]
 
 
-@nb.njit("void(uint32[::1], int64[::1])", **JIT)
-def invert(place, order):
-    """order[p] = which row (over all runs) goes to place p"""
-    for i in range(place.shape[0]):
-        if place[i] != ELSEWHERE:
-            order[place[i]] = i
+@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1], int64[::1])", **JIT)
+def row_order(runs, bases, batch_bases, place, out):
+    """out[p] = which row, counted over the batches of all runs, goes to place p"""
+    for r in range(runs.shape[0]):
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        first = batch_bases[r]
+        for j in range(here.shape[0]):
+            out[here[j]] = first + perm[j]
 
 
 @nb.njit("int64(int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
@@ -124,81 +125,93 @@ def zone_map(codes, starts, least, greatest):
 
 
 @nb.njit("void(int64[::1], uint32[::1], int64, int64, uint64[::1])", **JIT)
-def time_masks(times, starts, first, width, out):
-    """Which 64ths of the chunk's time each leaf has rows in. Unsigned: the span of int64 times may exceed int64."""
+def time_masks(times, starts, first, shift, out):
+    """Which mini-ranges of 2^shift time units each leaf has rows in. Unsigned: the span of int64 times may exceed int64."""
     for l in range(out.shape[0]):
         mask = np.uint64(0)
         for i in range(starts[l], starts[l + 1]):
-            mask |= np.uint64(1) << ((np.uint64(times[i]) - np.uint64(first)) // np.uint64(width))
+            mask |= np.uint64(1) << ((np.uint64(times[i]) - np.uint64(first)) >> np.uint64(shift))
         out[l] = mask
 
 
-@nb.njit("void(int64[::1], int64, int64, int64[::1])", **JIT)
-def partition_counts(times, first, width, out):
-    """Rows per partition; `first` is the number of the first partition."""
-    for i in range(times.shape[0]):
-        out[times[i] // width - first] += 1
+@nb.njit("void(int64[::1], uint32[::1], int64, int64, int64[::1])", **JIT)
+def partition_counts(times, starts, first, width, out):
+    """Rows per partition; `first` is the number of the first one. Leaves are in time order: halving finds the borders."""
+    for l in range(starts.shape[0] - 1):
+        a = np.int64(starts[l])
+        end = np.int64(starts[l + 1])
+        while a < end:
+            number = times[a] // width
+            lo = a
+            hi = end
+            while lo < hi:
+                mid = (lo + hi) >> 1
+                if times[mid] // width <= number:
+                    lo = mid + 1
+                else:
+                    hi = mid
+            out[number - first] += lo - a
+            a = lo
 
 
-def _scatter(item):  # type: ignore[no-untyped-def]
+def _place(item):  # type: ignore[no-untyped-def]
     def kernel(runs, column, bases, place, out):  # type: ignore[no-untyped-def]
         for r in range(runs.shape[0]):
-            n = bases[r + 1] - bases[r]
-            v = view(runs[r, column + VALUES], n, item)
-            for i in range(n):
-                p = place[bases[r] + i]
-                if p != ELSEWHERE:
-                    out[p] = v[i]
+            v = view(runs[r, column + VALUES], _ANY, item)
+            perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+            here = place[bases[r] : bases[r + 1]]
+            for j in range(here.shape[0]):
+                out[here[j]] = v[perm[j]]
 
     return kernel
 
 
-_SCATTER = "void(int64[:, ::1], int64, int64[::1], uint32[::1], {}[::1])"
-scatter1 = nb.njit(_SCATTER.format("uint8"), **JIT)(_scatter(np.uint8))
-scatter2 = nb.njit(_SCATTER.format("uint16"), **JIT)(_scatter(np.uint16))
-scatter4 = nb.njit(_SCATTER.format("uint32"), **JIT)(_scatter(np.uint32))
-scatter8 = nb.njit(_SCATTER.format("uint64"), **JIT)(_scatter(np.uint64))
+_PLACE = "void(int64[:, ::1], int64, int64[::1], uint32[::1], {}[::1])"
+place1 = nb.njit(_PLACE.format("uint8"), **JIT)(_place(np.uint8))
+place2 = nb.njit(_PLACE.format("uint16"), **JIT)(_place(np.uint16))
+place4 = nb.njit(_PLACE.format("uint32"), **JIT)(_place(np.uint32))
+place8 = nb.njit(_PLACE.format("uint64"), **JIT)(_place(np.uint64))
 
 
 @nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])", **JIT)
-def scatter_wide(runs, column, bases, place, width, out):
+def place_wide(runs, column, bases, place, width, out):
     """Values of any width, byte by byte."""
     for r in range(runs.shape[0]):
-        n = bases[r + 1] - bases[r]
-        v = view(runs[r, column + VALUES], n * width, np.uint8)
-        for i in range(n):
-            p = place[bases[r] + i]
-            if p != ELSEWHERE:
-                for j in range(width):
-                    out[np.int64(p) * width + j] = v[i * width + j]
+        v = view(runs[r, column + VALUES], _ANY, np.uint8)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        for j in range(here.shape[0]):
+            p = np.int64(here[j]) * width
+            q = np.int64(perm[j]) * width
+            for i in range(width):
+                out[p + i] = v[q + i]
 
 
 @nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], uint8[::1])", **JIT)
-def scatter_bits(runs, column, slot, bases, place, out):
+def place_bits(runs, column, slot, bases, place, out):
     """Bits (validity or booleans) as one byte each. No validity address: all ones."""
     for r in range(runs.shape[0]):
-        n = bases[r + 1] - bases[r]
         address = runs[r, column + slot]
         offset = runs[r, column + BIT_OFFSET]
-        bits = view(address, (offset + n + 7) // 8, np.uint8)
-        for i in range(n):
-            p = place[bases[r] + i]
-            if p != ELSEWHERE:
-                q = offset + i
-                out[p] = np.uint8(1) if address == 0 else (bits[q >> 3] >> np.uint8(q & 7)) & np.uint8(1)
+        bits = view(address, _ANY, np.uint8)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        for j in range(here.shape[0]):
+            q = offset + np.int64(perm[j])
+            out[here[j]] = np.uint8(1) if address == 0 else (bits[q >> 3] >> np.uint8(q & 7)) & np.uint8(1)
 
 
 @nb.njit("int64(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1])", **JIT)
-def var_lengths(runs, column, wide, bases, place, ends):
+def place_ends(runs, column, wide, bases, place, ends):
     """ends = offsets of the strings in their new order (one more than rows). Returns the total."""
     for r in range(runs.shape[0]):
-        n = bases[r + 1] - bases[r]
-        narrow = view(runs[r, column + VALUES], n + 1, np.int32)
-        broad = view(runs[r, column + VALUES], n + 1, np.int64)
-        for i in range(n):
-            p = place[bases[r] + i]
-            if p != ELSEWHERE:
-                ends[p + 1] = broad[i + 1] - broad[i] if wide else np.int64(narrow[i + 1]) - np.int64(narrow[i])
+        narrow = view(runs[r, column + VALUES], _ANY, np.int32)
+        broad = view(runs[r, column + VALUES], _ANY, np.int64)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        for j in range(here.shape[0]):
+            i = np.int64(perm[j])
+            ends[np.int64(here[j]) + 1] = broad[i + 1] - broad[i] if wide else np.int64(narrow[i + 1]) - np.int64(narrow[i])
     ends[0] = 0
     for i in range(1, ends.shape[0]):
         ends[i] += ends[i - 1]
@@ -206,18 +219,16 @@ def var_lengths(runs, column, wide, bases, place, ends):
 
 
 @nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1], uint8[::1])", **JIT)
-def scatter_bytes(runs, column, wide, bases, place, ends, out):
+def place_bytes(runs, column, wide, bases, place, ends, out):
     for r in range(runs.shape[0]):
-        n = bases[r + 1] - bases[r]
-        narrow = view(runs[r, column + VALUES], n + 1, np.int32)
-        broad = view(runs[r, column + VALUES], n + 1, np.int64)
-        for i in range(n):
-            p = place[bases[r] + i]
-            if p != ELSEWHERE:
-                a = broad[i] if wide else np.int64(narrow[i])
-                size = ends[p + 1] - ends[p]
-                text = view(runs[r, column + DATA] + a, size, np.uint8)
-                for j in range(size):
-                    out[ends[p] + j] = text[j]
-
-
+        narrow = view(runs[r, column + VALUES], _ANY, np.int32)
+        broad = view(runs[r, column + VALUES], _ANY, np.int64)
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        here = place[bases[r] : bases[r + 1]]
+        for j in range(here.shape[0]):
+            i = np.int64(perm[j])
+            first = ends[here[j]]
+            size = ends[np.int64(here[j]) + 1] - first
+            text = view(runs[r, column + DATA] + (broad[i] if wide else np.int64(narrow[i])), size, np.uint8)
+            for b in range(size):
+                out[first + b] = text[b]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import ClosedError, StorageError
+from tidewheel.errors import ClosedError, StorageError, TidewheelError
 from tidewheel.env.clock import Clock
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.tree import Tree, TreeView
@@ -36,7 +36,8 @@ class FlushJob:
 
     views: list[TreeView]
     packages: list[PackageRecord] = field(default_factory=list)
-    done: threading.Event = field(default_factory=threading.Event)
+    taken: bool = False
+    """Being written or committed."""
 
 
 class Publisher:
@@ -59,7 +60,7 @@ class Publisher:
         """Key intervals that the next commit must record."""
         self.jobs: list[FlushJob] = []
         """Sealed and not yet committed, oldest first."""
-        self.failure: StorageError | None = None
+        self.failure: TidewheelError | None = None
         """Why the last flush failed; None once one succeeds."""
         self.closed = False
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
@@ -203,7 +204,29 @@ class Publisher:
 
     # ---- what the flusher and replace change ------------------------------------------------------------
 
-    def committed(self, job: FlushJob | None, chunks: list[ChunkLike], mask: MaskRecord | None = None) -> None:
+    def next_job(self) -> FlushJob | None:
+        """The oldest job that nobody has taken; it is taken now."""
+        with self.lock:
+            for job in self.jobs:
+                if not job.taken:
+                    job.taken = True
+                    return job
+            return None
+
+    def wait_flushed(self, jobs: list[FlushJob]) -> None:
+        """Returns when these jobs are committed; raises if a flush fails meanwhile (the rows stay, and it is tried again)."""
+        with self.lock:
+            failures = self.metrics.flush_failures
+            while any(job in self.jobs for job in jobs):
+                if self.failure is not None and self.metrics.flush_failures > failures:
+                    raise self.failure
+                if self.closed:
+                    raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed while it was flushed")
+                self.flushed.wait(1.0)
+
+    def committed(
+        self, job: FlushJob | None, chunks: list[ChunkLike], mask: MaskRecord | None = None, servers: tuple[ServerRecord, ...] = ()
+    ) -> None:
         """The catalog has these chunks: show them, and let go of the trees they came from, in one swap."""
         with self.lock:
             gone = {id(v) for v in job.views} if job else set()
@@ -214,12 +237,14 @@ class Publisher:
             )
             if job in self.jobs:
                 self.jobs.remove(job)
-                job.done.set()
+            if self.new_servers is servers:
+                self.new_servers = ()
             self.failure = None
             self.flushed.notify_all()
 
-    def failed(self, error: StorageError) -> None:
+    def failed(self, job: FlushJob, error: TidewheelError) -> None:
         with self.lock:
+            job.taken = False
             self.failure = error
             self.metrics.flush_failures += 1
             self.flushed.notify_all()
