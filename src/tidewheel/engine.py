@@ -154,15 +154,16 @@ class LocalTable:
 
     def _check_inside(self, accepted: Accepted, first: int, last: int) -> None:
         at = 0
+        axis = self.spec.time
         for batch in accepted.batches:
             times = integer_codes(batch.column(self.spec.time.column))
             outside = (times < first) | (times > last)
             if outside.any():
                 row = int(outside.argmax())
                 raise BadRowsError(
-                    f"replace: row {at + row} of table {self.spec.name!r} has {self.spec.time.column} = {self.spec.time.show(int(times[row]))}, "
-                    f"outside the interval {self.spec.time.show(first)} .. {self.spec.time.show(last)}; nothing was changed",
-                    table=self.spec.name, column=self.spec.time.column, rows=(at + row,),
+                    f"replace: row {at + row} of table {self.spec.name!r} has {axis.column} = {axis.show(int(times[row]))}, "
+                    f"outside the interval {axis.show(first)} .. {axis.show(last)}; nothing was changed",
+                    table=self.spec.name, column=axis.column, rows=(at + row,),
                 )  # fmt: skip
             at += batch.num_rows
 
@@ -305,7 +306,8 @@ def _stored(spec: TableSpec) -> StoredColumns:
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:
     if not there.schema.equals(wanted.schema) or there.layout_json() != wanted.layout_json():
         raise ExistsError(
-            f"table {there.name!r} is there with another definition:\n{there.schema}\n{there.layout_json()}\nnot\n{wanted.schema}\n{wanted.layout_json()}"
+            f"table {there.name!r} is there with another definition:\n{there.schema}\n{there.layout_json()}\n"
+            f"and not\n{wanted.schema}\n{wanted.layout_json()}"
         )
 
 

@@ -79,7 +79,7 @@ class Header:
             data = json.loads(text)
             if data["format"] != FORMAT:
                 raise FormatError(
-                    f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: open it with the version that wrote it, or a newer one"
+                    f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: use the version that wrote it, or a newer one"
                 )
             data["layout"] = json.dumps(data["layout"], sort_keys=True)
             data["prefix"] = bytes.fromhex(data["prefix"])
@@ -133,7 +133,8 @@ def unpack_index(data: bytes, header: Header, columns: int, file: str) -> tuple[
     starts, bounds, zones = take("<u4", n + 1), take("<i8", n), take("<i8", 4, n)
     masks, ordered, more = take("<u8", n), take("<u1", n), take("<i8", z, 2, n)
     # a copy each: the arrays lie unaligned in the packed bytes, and kernels want them aligned
-    leaves = Leaves(*(np.ascontiguousarray(a).copy() for a in (starts, bounds, zones, masks, ordered, more)), header.mask[0], header.mask[1])
+    starts, bounds, zones, masks, ordered, more = (np.ascontiguousarray(a).copy() for a in (starts, bounds, zones, masks, ordered, more))
+    leaves = Leaves(starts, bounds, zones, masks, ordered, more, header.mask[0], header.mask[1])
     return leaves, take("<u8", columns, blocks).copy()
 
 

@@ -11,22 +11,51 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.chunk.format import (
-    HEADER_KEY, INDEX_KEY, Header, Leaves, block_checksum, code_columns, stored_schema, unpack_index,
+    HEADER_KEY,
+    INDEX_KEY,
+    Header,
+    Leaves,
+    block_checksum,
+    code_columns,
+    stored_schema,
+    unpack_index,
 )  # fmt: skip
 from tidewheel.chunk.writer import frame_checksum
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, fixed
 from tidewheel.model.pieces import (
-    BLOCKS, BOUNDS, CODER, GENERATION, KEYS, KMAX, KMIN, LEAVES, MASK_START, MASK_WIDTH, MASKS, OPEN, ORDERED, ROWS, STARTS, TIMES, TMAX, TMIN,
-    OTHER, VERIFIED, ZONES, Row, Shape, column_kind,
+    BLOCKS,
+    BOUNDS,
+    CODER,
+    GENERATION,
+    KEYS,
+    KMAX,
+    KMIN,
+    LEAVES,
+    MASK_START,
+    MASK_WIDTH,
+    MASKS,
+    OPEN,
+    ORDERED,
+    OTHER,
+    ROWS,
+    STARTS,
+    TIMES,
+    TMAX,
+    TMIN,
+    VERIFIED,
+    ZONES,
+    Row,
+    Shape,
+    column_kind,
 )  # fmt: skip
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
 
 
 class Mapper(Protocol):
-    root: object
-
+    @property
+    def root(self) -> object: ...
     def map(self, name: str, size: int) -> pa.Buffer: ...
     def remove(self, name: str) -> None: ...
 
@@ -37,7 +66,22 @@ class Chunk:
     `row` describes it to kernels: the region at once, addresses after `open`.
     """
 
-    __slots__ = ("__weakref__", "_batch", "_checksums", "_codes", "_files", "_keep", "_lock", "_shape", "_spec", "_verified", "header", "leaves", "record", "row")
+    __slots__ = (
+        "__weakref__",
+        "_batch",
+        "_checksums",
+        "_codes",
+        "_files",
+        "_keep",
+        "_lock",
+        "_shape",
+        "_spec",
+        "_verified",
+        "header",
+        "leaves",
+        "record",
+        "row",
+    )
 
     def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: int, files: Mapper) -> None:
         self.record = record

@@ -11,7 +11,15 @@ import xxhash
 
 from tidewheel.chunk import names
 from tidewheel.chunk.format import (
-    FORMAT, Header, Leaves, block_count, column_checksums, metadata, pack_index, stored_schema, zoned_columns,
+    FORMAT,
+    Header,
+    Leaves,
+    block_count,
+    column_checksums,
+    metadata,
+    pack_index,
+    stored_schema,
+    zoned_columns,
 )  # fmt: skip
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import BLOCK_ROWS, OTHER, column_kind
@@ -50,7 +58,9 @@ class Origin:
     covers: int = 0
 
 
-def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitions: tuple[tuple[int, int], ...], origin: Origin) -> ChunkRecord:
+def write_chunk(
+    files: WriteOnce, table: TableRecord, content: Content, partitions: tuple[tuple[int, int], ...], origin: Origin
+) -> ChunkRecord:
     """Write the file, under its temporary name, and return the row that a commit adds to the catalog.
 
     Before the commit the file must be made to appear (`LocalFiles.appear`); until the commit it means nothing.
@@ -74,8 +84,8 @@ def write_chunk(files: WriteOnce, table: TableRecord, content: Content, partitio
     key = (int(leaves.zones[0].min()), int(leaves.zones[1].max()))
     time = (int(leaves.zones[2].min()), int(leaves.zones[3].max()))
     header = Header(
-        format=FORMAT, id=chunk_id, table=spec.name, server=origin.server, late=origin.late, layout=spec.layout_json(), fields=spec.field_ids,
-        rows=rows, leaves=leaves.count, prefix=origin.prefix, key=key, time=time, generations=content.generations, batches=content.batches,
+        format=FORMAT, id=chunk_id, table=spec.name, server=origin.server, late=origin.late, layout=spec.layout_json(),
+        fields=spec.field_ids, rows=rows, leaves=leaves.count, prefix=origin.prefix, key=key, time=time, generations=content.generations, batches=content.batches,
         mask=(leaves.mask_start, leaves.mask_width), zones=zoned_columns(spec), block_rows=BLOCK_ROWS, blocks=blocks,
         index=f"{xxhash.xxh3_64_intdigest(index):016x}",
     )  # fmt: skip

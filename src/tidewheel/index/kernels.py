@@ -1,5 +1,4 @@
 """Kernels of the tree: route a batch through a template, put it in leaf order, count leaves."""
-# mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
 from __future__ import annotations
 

@@ -64,7 +64,19 @@ class Batch:
 class Run:
     """Immutable once made, but for its generation, which is set when it is published."""
 
-    __slots__ = ("arrays", "bytes", "generation_hi", "generation_lo", "is_small", "level", "row", "row_numbers", "rows", "source", "template")
+    __slots__ = (
+        "arrays",
+        "bytes",
+        "generation_hi",
+        "generation_lo",
+        "is_small",
+        "level",
+        "row",
+        "row_numbers",
+        "rows",
+        "source",
+        "template",
+    )
 
     def __init__(self, source: Batch, rows: RowNumbers, template: Template, coder: int, level: int = 0, whole: bool = False) -> None:
         n = source.data.num_rows

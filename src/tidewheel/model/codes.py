@@ -117,7 +117,7 @@ class _OneColumn:
     prefix = b""
 
     def __init__(self, column: str, type_: pa.DataType) -> None:
-        self.columns = (column,)
+        self.columns: tuple[str, ...] = (column,)
         self.type = type_
 
     def refuse(self, batch: pa.RecordBatch) -> Refusal:
@@ -271,7 +271,7 @@ class BytesCoder(_OneColumn):
         self.prefix = prefix
         self._prefix = np.frombuffer(prefix, np.uint8).copy()
 
-    def with_prefix(self, prefix: bytes) -> BytesCoder:
+    def with_prefix(self, prefix: bytes) -> KeyCoder:
         return self if prefix == self.prefix else BytesCoder(self.columns[0], self.type, prefix)
 
     def encode(self, batch: pa.RecordBatch) -> Codes:
@@ -317,7 +317,9 @@ class BytesCoder(_OneColumn):
         array = _plain(batch.column(self.columns[0]))
         wide = pa.large_string() if self._narrow() == pa.string() else pa.large_binary()
         plain = pa.RecordBatch.from_arrays([array.cast(wide)], [self.columns[0]])
-        return super().matches(plain, None if lo is None else _wide(self._scalar(lo), wide), None if hi is None else _wide(self._scalar(hi), wide))
+        return super().matches(
+            plain, None if lo is None else _wide(self._scalar(lo), wide), None if hi is None else _wide(self._scalar(hi), wide)
+        )
 
 
 def _wide(scalar: pa.Scalar, wide: pa.DataType) -> pa.Scalar:
@@ -347,7 +349,7 @@ class ZOrderCoder:
         self._lo = np.array(bounds[: len(columns)])
         self._scale = (1 << self.bits) / (np.array(bounds[len(columns) :]) - self._lo)
 
-    def with_prefix(self, prefix: bytes) -> ZOrderCoder:
+    def with_prefix(self, prefix: bytes) -> KeyCoder:
         return self
 
     def common_prefix(self, batch: pa.RecordBatch) -> bytes:
@@ -364,7 +366,7 @@ class ZOrderCoder:
         return out
 
     def refuse(self, batch: pa.RecordBatch) -> Refusal:
-        bad = np.isnan(self._points(batch)).any(axis=0)
+        bad: Mask = np.logical_or.reduce(np.isnan(self._points(batch)))
         return (bad, f"a coordinate of the key ({', '.join(self.columns)}) is NaN") if bad.any() else None
 
     def intervals(self, lo: Any, hi: Any) -> KeyIntervals:

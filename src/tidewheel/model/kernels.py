@@ -3,7 +3,6 @@
 Arrow memory comes in as int64 addresses (`view` looks at it): one compiled version then serves every buffer, read-only
 or not, and one call can walk many pieces. Whoever passes an address keeps its buffer alive during the call.
 """
-# mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ JIT = {"nogil": True, "cache": True}
 
 
 @intrinsic
-def _pointer(typing_context, address, dtype):  # type: ignore[no-untyped-def]
+def _pointer(typing_context, address, dtype):
     pointer = types.CPointer(dtype.dtype)
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         return builder.inttoptr(args[0], context.get_value_type(pointer))
 
     return pointer(types.int64, dtype), generate

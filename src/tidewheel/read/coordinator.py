@@ -68,16 +68,21 @@ class Coordinator:
         if query.box is not None:
             if not zorder:
                 raise QueryError(f"box: table {self.spec.name!r} has no z-order key; ask with key=(lo, hi)")
-            dims = len(self.spec.key.columns)
+            columns = self.spec.key.columns
+            dims = len(columns)
             if not isinstance(query.box, (tuple, list)) or len(query.box) != 2 * dims:
-                raise QueryError(f"box of table {self.spec.name!r} has {2 * dims} numbers: all lower ends, then all upper ends, of {self.spec.key.columns}")
+                raise QueryError(
+                    f"box of table {self.spec.name!r} has {2 * dims} numbers: all lower ends, then all upper ends, of {columns}"
+                )
             if query.key is not None:
                 raise QueryError("give either key= or box=, not both")
             return tuple(query.box[:dims]), tuple(query.box[dims:])
         if query.key is None:
             return None, None
         if zorder:
-            raise QueryError(f"key: table {self.spec.name!r} is keyed by the z-order of {self.spec.key.columns}; ask with box=(lower ends…, upper ends…)")
+            raise QueryError(
+                f"key: table {self.spec.name!r} is keyed by the z-order of {self.spec.key.columns}; ask with box=(lower ends…, upper ends…)"
+            )
         return pair(query.key, "key")
 
 
@@ -86,7 +91,9 @@ class Scan:
 
     __slots__ = ("began", "check", "coordinator", "found", "intervals", "time")
 
-    def __init__(self, coordinator: Coordinator, found: Any, intervals: list[KeyIntervals], time: tuple[int, int], check: Any, began: float) -> None:
+    def __init__(
+        self, coordinator: Coordinator, found: Any, intervals: list[KeyIntervals], time: tuple[int, int], check: Any, began: float
+    ) -> None:
         self.coordinator = coordinator
         self.found = found
         self.intervals = intervals
@@ -123,5 +130,7 @@ def sort_keys(coordinator: Coordinator, order_by: Any, names: Sequence[str]) -> 
     for key in keys:
         if key.column not in names:
             hint = nearest(key.column, list(names))
-            raise QueryError(f"order_by: no column {key.column!r} in the result of table {coordinator.spec.name!r}.{hint} Columns: {', '.join(names)}")
+            raise QueryError(
+                f"order_by: no column {key.column!r} in the result of table {coordinator.spec.name!r}.{hint} Columns: {', '.join(names)}"
+            )
     return keys

@@ -24,9 +24,8 @@ def plan_text(plan: Plan, spec: TableSpec) -> str:
         f"  leaves     {s.leaves_read} read, {s.leaves_skipped} skipped; {s.rows_scanned} rows looked at",
     ]
     for sub in plan.subqueries[:_SHOWN]:
-        lines.append(
-            f"  {sub.place:<11} {sub.name}  time {axis.show(sub.time[0])} .. {axis.show(sub.time[1])}  {sub.rows} rows in {sub.segments} segments"
-        )
+        span = f"{axis.show(sub.time[0])} .. {axis.show(sub.time[1])}"
+        lines.append(f"  {sub.place:<11} {sub.name}  time {span}  {sub.rows} rows in {sub.segments} segments")
     if len(plan.subqueries) > _SHOWN:
         lines.append(f"  … and {len(plan.subqueries) - _SHOWN} more regions")
     return "\n".join(lines)

@@ -44,7 +44,7 @@ def _cursor() -> Any:
 def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns an expression reads, in the order of `names`. Raises QueryError if it is not one scalar expression."""
     if not isinstance(expression, str) or not expression.strip():
-        raise QueryError(f"an expression is SQL text like \"speed > 30\", not {expression!r}")
+        raise QueryError(f'an expression is SQL text like "speed > 30", not {expression!r}')
     cursor = _cursor()
     try:
         text = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({expression}\n) FROM t"]).fetchone()[0]

@@ -2,7 +2,6 @@
 
 A segment is (piece, position, length, check): adjoining positions of one piece; check = 1 if values must still decide.
 """
-# mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
 from __future__ import annotations
 
@@ -11,12 +10,39 @@ import numpy as np
 
 from tidewheel.model.kernels import JIT, view
 from tidewheel.model.pieces import (
-    BIT_OFFSET, BLOCK_ROWS, BLOCKS, BOUNDS, CODER, DATA, INDEX, KEYS, KMAX, KMIN, LEAVES, MASK_START, MASK_WIDTH, MASKS, OPEN, ORDERED, PERM, ROWS,
-    SOURCE, STARTS, T0, T1, TIMES, TMAX, TMIN, VALUES, VERIFIED, ZONES,
+    BIT_OFFSET,
+    BLOCK_ROWS,
+    BLOCKS,
+    BOUNDS,
+    CODER,
+    DATA,
+    INDEX,
+    KEYS,
+    KMAX,
+    KMIN,
+    LEAVES,
+    MASK_START,
+    MASK_WIDTH,
+    MASKS,
+    OPEN,
+    ORDERED,
+    PERM,
+    ROWS,
+    SOURCE,
+    STARTS,
+    T0,
+    T1,
+    TIMES,
+    TMAX,
+    TMIN,
+    VALUES,
+    VERIFIED,
+    ZONES,
 )  # fmt: skip
 
-LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, STATS = range(5)
-"""What `scan` counts; TODO counts the blocks whose checksums are still to be verified."""
+LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, ROWS_FOUND, LONGEST, DOUBTFUL, STATS = range(8)
+"""What `scan` counts: TODO the blocks whose checksums are still to be verified, LONGEST the rows of the longest segment
+that lies in order, DOUBTFUL the segments to be checked."""
 
 
 _GREATEST = np.int64(9223372036854775807)
@@ -135,9 +161,35 @@ def _emit(out, n, piece, a, b, check):
     return n + 1
 
 
-@nb.njit(
-    "int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])", **JIT
-)
+@nb.njit(inline="always")
+def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
+    """Rows of [a, b) with a key in [k0, k1], where position is row number and times are right. Returns (b, count).
+
+    Most leaves hold few of them or none: sixteen keys at a time are compared without a branch.
+    """
+    i = a
+    while i < b:
+        end = i + 16
+        hits = 0
+        if end <= b:
+            for j in range(16):
+                hits += (keys[i + j] >= k0) & (keys[i + j] <= k1)
+        else:
+            end = b
+            hits = 1
+        if hits:
+            for j in range(i, end):
+                k = keys[j]
+                if k >= k0 and k <= k1:
+                    check = np.int64(1) if mode == 1 and (k == k0 or k == k1) else np.int64(0)
+                    n = _emit(out, n, piece, j, j + 1, check)
+                    if n < 0:
+                        return b, n
+        i = end
+    return b, n
+
+
+@nb.njit("int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
 def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, todo):
     """Find the segments of all pieces. Returns how many, or -1 if `out` is too short.
 
@@ -233,6 +285,10 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                     _touch(row, key_column, a, b, stats, todo, q)
                 stats[ROWS_SCANNED] += b - a
                 i = a
+                if inside_time and not some:
+                    i, n = _keys_in_order(keys, a, b, k0, k1, mode, out, n, q)
+                    if n < 0:
+                        return -1
                 while i < b:
                     check = np.int64(2)
                     first = i
@@ -259,6 +315,11 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         i += 1
         stats[LEAVES_READ] += read
         stats[LEAVES_SKIPPED] += leaves - read
+    for s in range(n):
+        stats[ROWS_FOUND] += out[s, 2]
+        stats[DOUBTFUL] += out[s, 3]
+        if out[s, 2] > stats[LONGEST] and pieces[out[s, 0], PERM] == 0:
+            stats[LONGEST] = out[s, 2]
     return n
 
 
@@ -288,32 +349,42 @@ def refine(segments, keep, out):
     return n
 
 
-def _copy(item):  # type: ignore[no-untyped-def]
-    def kernel(pieces, segments, column, out):  # type: ignore[no-untyped-def]
-        at = 0
-        for s in range(segments.shape[0]):
-            row = pieces[segments[s, 0]]
-            a = segments[s, 1]
-            size = segments[s, 2]
-            if row[PERM]:
-                v = view(row[column + VALUES], _GREATEST, item)
-                perm = view(row[PERM] + 4 * a, size, np.uint32)
-                for i in range(size):
-                    out[at + i] = v[perm[i]]
+@nb.njit("void(int64[:, ::1], int64[:, ::1], int64[:, ::1])", **JIT)
+def copy_columns(pieces, segments, columns):
+    """All columns of four or eight bytes at once: a row of `columns` is (column, width, address of the copy).
+
+    For small answers this is what counts: one call instead of one per column.
+    """
+    at = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        a = segments[s, 1]
+        size = segments[s, 2]
+        some = row[PERM] != 0
+        perm = view(row[PERM] + 4 * a, size, np.uint32)
+        for c in range(columns.shape[0]):
+            source = row[columns[c, 0] + VALUES]
+            if columns[c, 1] == 8:
+                out8 = view(columns[c, 2] + 8 * at, size, np.uint64)
+                if some:
+                    v8 = view(source, _GREATEST, np.uint64)
+                    for i in range(size):
+                        out8[i] = v8[perm[i]]
+                else:
+                    w8 = view(source + 8 * a, size, np.uint64)
+                    for i in range(size):
+                        out8[i] = w8[i]
             else:
-                w = view(row[column + VALUES] + a * out.itemsize, size, item)
-                for i in range(size):
-                    out[at + i] = w[i]
-            at += size
-
-    return kernel
-
-
-_COPY = "void(int64[:, ::1], int64[:, ::1], int64, {}[::1])"
-copy1 = nb.njit(_COPY.format("uint8"), **JIT)(_copy(np.uint8))
-copy2 = nb.njit(_COPY.format("uint16"), **JIT)(_copy(np.uint16))
-copy4 = nb.njit(_COPY.format("uint32"), **JIT)(_copy(np.uint32))
-copy8 = nb.njit(_COPY.format("uint64"), **JIT)(_copy(np.uint64))
+                out4 = view(columns[c, 2] + 4 * at, size, np.uint32)
+                if some:
+                    v4 = view(source, _GREATEST, np.uint32)
+                    for i in range(size):
+                        out4[i] = v4[perm[i]]
+                else:
+                    w4 = view(source + 4 * a, size, np.uint32)
+                    for i in range(size):
+                        out4[i] = w4[i]
+        at += size
 
 
 @nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)

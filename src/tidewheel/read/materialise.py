@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, OTHER, PERM, SLOTS, VALIDITY, VALUES, VAR64, Shape
@@ -16,7 +19,7 @@ _MOST_BYTES = (1 << 31) - 1
 class Columns:
     """The columns a query needs, by their numbers in the table."""
 
-    __slots__ = ("numbers", "schema", "shape", "stored", "whole")
+    __slots__ = ("_plain", "numbers", "schema", "shape", "stored", "whole")
 
     def __init__(self, numbers: list[int], schema: pa.Schema, shape: Shape) -> None:
         self.numbers = numbers
@@ -24,6 +27,12 @@ class Columns:
         self.schema = schema if self.whole else pa.schema([schema.field(i) for i in numbers], schema.metadata)
         self.shape = shape
         self.stored = np.array(numbers, np.int64)
+        plain = [c for c in numbers if shape.kinds[c] == FIXED and shape.widths[c] in (4, 8)]
+        self._plain = np.array([(COLUMNS + SLOTS * c, shape.widths[c], 0) for c in plain], np.int64).reshape(-1, 3)
+
+    def plain(self) -> Matrix:
+        """For `copy_columns`: the columns of four or eight bytes, without addresses yet."""
+        return self._plain.copy()
 
 
 def check_blocks(found: Found, segments: Matrix, columns: Columns) -> None:
@@ -43,39 +52,48 @@ def slice_of(found: Found, segment: list[int], columns: Columns) -> pa.RecordBat
 
 def copy(found: Found, segments: Matrix, columns: Columns) -> pa.RecordBatch:
     """The rows of all segments in one new batch, in the order of the segments."""
-    rows = int(segments[:, 2].sum())
-    arrays = [_column(found, segments, c, rows, columns) for c in columns.numbers]
+    rows = found.rows if segments is found.segments else int(segments[:, 2].sum())
+    plain = columns.plain()
+    # one allocation for all plain columns, from Arrow's pool: fresh pages would have to be faulted in
+    sizes = [-(-rows * w // 64) * 64 for w in plain[:, 1].tolist()]
+    memory = pa.allocate_buffer(sum(sizes))
+    at = [0, *accumulate(sizes)]
+    base = memory.address
+    plain[:, 2] = [base + a for a in at[:-1]]
+    k.copy_columns(found.pieces, segments, plain)
+    slots = {slot: memory.slice(at[i], sizes[i]) for i, slot in enumerate(plain[:, 0].tolist())}
+    nulls = found.nulls()
+    arrays = []
+    for field, c in zip(columns.schema, columns.numbers, strict=True):
+        slot = COLUMNS + SLOTS * c
+        values = slots.get(slot)
+        if values is None:
+            arrays.append(_column(found, segments, c, rows, field.type, columns.shape))
+        else:
+            validity = _bits(found, segments, slot, VALIDITY, rows) if nulls[c] else None
+            arrays.append(pa.Array.from_buffers(field.type, rows, [validity, values]))
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
 
 
-def sliceable(found: Found, segments: Matrix, least: int) -> Matrix:
+def sliceable(found: Found, segments: Matrix, least: int) -> npt.NDArray[np.bool_]:
     """Which segments are long enough to be returned as slices and lie in order."""
-    return (segments[:, 2] >= least) & (found.pieces[segments[:, 0], PERM] == 0)
+    slices: npt.NDArray[np.bool_] = (segments[:, 2] >= least) & (found.pieces[segments[:, 0], PERM] == 0)
+    return slices
 
 
-_COPY = {1: (np.uint8, k.copy1), 2: (np.uint16, k.copy2), 4: (np.uint32, k.copy4), 8: (np.uint64, k.copy8)}
-
-
-def _column(found: Found, segments: Matrix, c: int, rows: int, columns: Columns) -> pa.Array:
-    kind, width = columns.shape.kinds[c], columns.shape.widths[c]
+def _column(found: Found, segments: Matrix, c: int, rows: int, type_: pa.DataType, shape: Shape) -> pa.Array:
+    kind, width = shape.kinds[c], shape.widths[c]
     pieces, slot = found.pieces, COLUMNS + SLOTS * c
-    type_ = columns.schema.field(columns.numbers.index(c)).type
     if kind == OTHER:
         return _arrow_column(found, segments, c, type_)
-    validity = None
-    if pieces[:, slot + VALIDITY].any() and pieces[segments[:, 0], slot + VALIDITY].any():
-        validity = _bits(found, segments, slot, VALIDITY, rows)
+    validity = _bits(found, segments, slot, VALIDITY, rows) if found.nulls()[c] else None
     if kind == BITS:
         return pa.Array.from_buffers(type_, rows, [validity, _bits(found, segments, slot, VALUES, rows)])
     if kind == FIXED:
-        out = pa.allocate_buffer(rows * width)  # from Arrow's pool: fresh pages would have to be faulted in
-        if width in _COPY:
-            dtype, kernel = _COPY[width]
-            kernel(pieces, segments, slot, np.frombuffer(out, dtype))
-        else:
-            k.copy_wide(pieces, segments, slot, width, np.frombuffer(out, np.uint8))
+        out = pa.allocate_buffer(rows * width)
+        k.copy_wide(pieces, segments, slot, width, np.frombuffer(out, np.uint8))
         return pa.Array.from_buffers(type_, rows, [validity, out])
     wide = kind == VAR64
     ends = np.empty(rows + 1, np.int64)

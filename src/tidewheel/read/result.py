@@ -125,7 +125,9 @@ class Result:
             place = "chunk" if source == 0 else "sealed tree" if source <= sealed else "live tree"
             holder: Any = found.holder(piece)
             name = holder.record.id if source == 0 else f"run of generation {holder.generation_lo}"
-            subqueries.append(Subquery(place, name, (int(row[4]), int(row[5])), (int(row[6]), int(row[7])), int(mine[:, 2].sum()), len(mine)))
+            subqueries.append(
+                Subquery(place, name, (int(row[4]), int(row[5])), (int(row[6]), int(row[7])), int(mine[:, 2].sum()), len(mine))
+            )
         intervals = tuple(zip(self._scan.intervals[0].lo.tolist(), self._scan.intervals[0].hi.tolist(), strict=True))
         return Plan(spec.name, found.version.generation, intervals, self._scan.time, tuple(subqueries), self.stats)
 
@@ -141,7 +143,7 @@ class Result:
 
     @property
     def _exact(self) -> bool:
-        return not self._found.segments[:, 3].any()
+        return not self._found.doubtful
 
     def _orderable(self) -> list[str]:
         return self.schema.names if self._aggregation is not None else self._coordinator.names
@@ -180,6 +182,10 @@ class Result:
     def _groups(self, size: int, enough: int | None) -> Iterator[Matrix]:
         """The segments in groups of about `size` rows, those to be checked refined to the rows that match."""
         segments = self._found.segments
+        if self._exact and enough is None and self._found.rows <= size:
+            if len(segments):
+                yield segments
+            return
         if not self._exact:
             pending = _split(segments, size)
             segments_iter: Iterator[Matrix] = (self._refine(group) for group in pending)
@@ -207,8 +213,8 @@ class Result:
 
     def _read_group(self, segments: Matrix) -> Iterator[pa.RecordBatch]:
         check_blocks(self._found, segments, self._read)
-        long = sliceable(self._found, segments, self._coordinator.settings.zero_copy_rows)
-        if long.any():
+        if self._found.longest >= self._coordinator.settings.zero_copy_rows:
+            long = sliceable(self._found, segments, self._coordinator.settings.zero_copy_rows)
             for segment in segments[long].tolist():
                 yield slice_of(self._found, segment, self._read)
             segments = np.ascontiguousarray(segments[~long])
@@ -289,5 +295,3 @@ def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.R
     if not isinstance(mask, pa.BooleanArray) or len(mask) != batch.num_rows:
         raise QueryError("where: the function must return one boolean per row of the batch it is given, as an Arrow or NumPy array")
     return batch.filter(mask)
-
-

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from tidewheel.index.version import Version
 from tidewheel.model.codes import EXACT, KeyIntervals
-from tidewheel.model.pieces import GENERATION, INDEX, SOURCE, T0, T1, TMAX, TMIN, Holder
-from tidewheel.read.kernels import LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, STATS, TODO, closed, scan, select
+from tidewheel.model.pieces import COLUMNS, GENERATION, INDEX, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
+from tidewheel.read.kernels import STATS, TODO, closed, scan, select
 
 Matrix = npt.NDArray[np.int64]
 
@@ -49,14 +49,22 @@ class Found:
     segments: Matrix
     """(piece, position, length, check) each."""
     considered: int
-    leaves_read: int
-    leaves_skipped: int
-    rows_scanned: int
+    leaves_read: int = 0
+    leaves_skipped: int = 0
+    rows_scanned: int = 0
+    rows: int = 0
+    """Rows in the segments; an upper limit as long as some are to be checked."""
+    longest: int = 0
+    """Rows of the longest segment that could be returned as a slice."""
+    doubtful: int = 0
+    """Segments whose rows must be checked by value."""
+    _nulls: list[bool] | None = None
 
-    @property
-    def rows(self) -> int:
-        """Rows in the segments; an upper limit as long as some are to be checked."""
-        return int(self.segments[:, 2].sum())
+    def nulls(self) -> list[bool]:
+        """Per column: some piece has nulls in it."""
+        if self._nulls is None:
+            self._nulls = (self.pieces[:, COLUMNS + VALIDITY :: SLOTS] != 0).any(axis=0).tolist()
+        return self._nulls
 
     def holder(self, piece: int) -> Holder:
         return holder(self.version, self.pieces[piece])
@@ -76,7 +84,7 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
     trees = version.trees
     considered = version.chunks.count + sum(tree.count for tree in trees)
     if not klo.shape[1] or t0 > t1 or not considered:
-        return Found(version, _NO_PIECES, _NO_SEGMENTS, considered, 0, 0, 0)
+        return Found(version, _NO_PIECES, _NO_SEGMENTS, considered)
 
     # 1. the pieces whose region meets the query
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
@@ -102,9 +110,8 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
         n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
     if stats[TODO]:
         verify(version, pieces, todo[: stats[TODO]])
-    return Found(
-        version, pieces[:count], room[:n].copy(), considered, int(stats[LEAVES_READ]), int(stats[LEAVES_SKIPPED]), int(stats[ROWS_SCANNED])
-    )
+    read, skipped, scanned, _, rows, longest, doubtful = stats.tolist()
+    return Found(version, pieces[:count], room[:n].copy(), considered, read, skipped, scanned, rows, longest, doubtful)
 
 
 _NO_PIECES: Matrix = np.empty((0, 1), np.int64)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tidewheel.model.schema import Epoch, Ip, KeyRule, ZOrder, epoch, ip, zorder
 from tidewheel.testing.oracle import Where, value_type
-from tidewheel.testing.values import ADDRESSES, build, column, limits, next_to, one, whole
+from tidewheel.testing.values import ADDRESSES, build, column, limits, next_to, one
 
 SERIAL, TIME, KEY, SIGN = "n", "ts", "k", "sign"
 """Columns of every table: a serial number, the time, the key (z-orders have others), and a nullable small number."""
@@ -42,6 +42,8 @@ TIMES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.date32(), ""), (pa.date64(), ""), (pa.int32(), "s"), (pa.int64(), "ms"), (pa.int64(), "ns"), (pa.uint32(), "s"),
 )  # fmt: skip
 
+VIEWS: tuple[pa.DataType, ...] = (pa.string_view(), pa.binary_view(), pa.struct([("v", pa.string_view())]))
+
 PAYLOADS: tuple[pa.DataType, ...] = (
     pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(),
     pa.binary(5), pa.date32(), pa.timestamp("ns", "UTC"), pa.time64("us"), pa.duration("ms"), pa.decimal64(12, 3), pa.decimal128(20, 4),
@@ -49,7 +51,7 @@ PAYLOADS: tuple[pa.DataType, ...] = (
     pa.list_(pa.int32()), pa.large_list(pa.string()), pa.list_(pa.float32(), 3), pa.struct([("a", pa.int16()), ("b", pa.string())]),
     pa.map_(pa.string(), pa.int64()), pa.list_(pa.struct([("x", pa.list_(pa.bool_())), ("y", pa.dictionary(pa.int32(), pa.string()))])),
     pa.struct([("m", pa.map_(pa.int32(), pa.list_(pa.binary()))), ("t", pa.timestamp("ns"))]), pa.uuid(), pa.json_(), pa.bool8(),
-    pa.string_view(), pa.binary_view(), pa.struct([("v", pa.string_view())]),
+    *VIEWS,
 )  # fmt: skip
 
 
@@ -80,12 +82,14 @@ def table_cases(draw: st.DrawFn, keys: Sequence[pa.DataType] = KEY_TYPES, payloa
     match draw(st.sampled_from(["column"] * 6 + ["zorder"] * 2 + ["ip"])):
         case "zorder":
             types = draw(st.lists(st.sampled_from(COORDINATES), min_size=2, max_size=3))
-            bounds = draw(st.sampled_from([(-10.0, 10.0), (0.0, 1.0), (-90.5, 90.25), (-1e300, 1e300), (0.0, 1e-300), (-(2.0**63), 2.0**63)]))
+            bounds = draw(
+                st.sampled_from([(-10.0, 10.0), (0.0, 1.0), (-90.5, 90.25), (-1e300, 1e300), (0.0, 1e-300), (-(2.0**63), 2.0**63)])
+            )
             names = [f"c{i}" for i in range(len(types))]
             fields += [pa.field(n, t) for n, t in zip(names, types, strict=True)]
             key = zorder(*names, bounds=tuple([bounds[0]] * len(names) + [bounds[1]] * len(names)))
         case "ip":
-            text = draw(st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]))
+            text = draw(st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]))
             fields.append(pa.field(KEY, text))
             key = ip(KEY)
         case _:
@@ -111,7 +115,9 @@ class Stream:
         type_, self.least, self.most = self.case.time_type, *limits(self.case.time_type)
         day = pa.types.is_date(type_)
         self.step = 86_400_000 if type_ == pa.date64() else 1
-        second = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[self.case.time.unit if isinstance(self.case.time, Epoch) else getattr(type_, "unit", "s")]
+        second = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[
+            self.case.time.unit if isinstance(self.case.time, Epoch) else getattr(type_, "unit", "s")
+        ]
         self.second = self.step if day else second
         self.now = min(20_000 * self.step if day else 1_770_000_000 * second, (self.least + self.most) // 2 + self.most // 4)
 
@@ -130,7 +136,9 @@ class Stream:
     def _times(self, n: int, late: bool, extreme: bool) -> pa.Array:
         out = []
         for _ in range(n):
-            self.now += self.rng.choice([0, 0, 1, self.second // 3]) * (1 if self.rng.random() < 0.5 else self.step) // self.step * self.step
+            self.now += (
+                self.rng.choice([0, 0, 1, self.second // 3]) * (1 if self.rng.random() < 0.5 else self.step) // self.step * self.step
+            )
             value = self.now - self.rng.choice([0, 0, 0, 2 * self.second, 10 * self.second])
             if late:
                 value -= self.rng.choice([100, 4000, 100_000]) * self.second
@@ -148,7 +156,15 @@ class Stream:
         own = [fresh() for _ in range(min(n, 2 + n // 2))]
         self.known = (self.known + own)[-64:]
         star = self.rng.choice(self.known)
-        return {KEY: build([star if self.rng.random() < hot else self.rng.choice(own if own and self.rng.random() < 0.7 else self.known) for _ in range(n)], type_)}
+        return {
+            KEY: build(
+                [
+                    star if self.rng.random() < hot else self.rng.choice(own if own and self.rng.random() < 0.7 else self.known)
+                    for _ in range(n)
+                ],
+                type_,
+            )
+        }
 
     def _coordinate(self, name: str) -> Any:
         type_ = self.case.schema.field(name).type
@@ -157,7 +173,13 @@ class Stream:
         return self.rng.choice([one(type_, self.rng), build([self.rng.uniform(-1, 1)], type_)[0].as_py()])
 
     def _address(self) -> str:
-        return self.rng.choice([self.rng.choice(ADDRESSES), f"10.0.{self.rng.randint(0, 3)}.{self.rng.randint(0, 255)}", f"2001:db8::{self.rng.randint(0, 99):x}:{self.rng.randint(0, 3)}"])
+        return self.rng.choice(
+            [
+                self.rng.choice(ADDRESSES),
+                f"10.0.{self.rng.randint(0, 3)}.{self.rng.randint(0, 255)}",
+                f"2001:db8::{self.rng.randint(0, 99):x}:{self.rng.randint(0, 3)}",
+            ]
+        )
 
     # ---- bounds -----------------------------------------------------------------------------------------
 
@@ -180,7 +202,9 @@ class Stream:
         type_ = self.case.schema.field(name).type
         value = self._coordinate(name)
         beside = next_to(float(value)) if pa.types.is_floating(type_) and self.rng.random() < 0.3 else (value, value)
-        return self.rng.choice([None, value, value, beside[0], beside[1], self.rng.uniform(-10, 10), float("inf"), float("-inf"), 2**64, -(2**70)])
+        return self.rng.choice(
+            [None, value, value, beside[0], beside[1], self.rng.uniform(-10, 10), float("inf"), float("-inf"), 2**64, -(2**70)]
+        )
 
     def _bound(self) -> Any:
         type_ = value_type(self.case.schema.field(KEY).type)
@@ -189,19 +213,43 @@ class Stream:
             return None
         t = pa.types
         if t.is_integer(type_) and self.rng.random() < 0.3:
-            return self.rng.choice([2**70, -(2**70), value + 0.5 if abs(value) < 2**50 else value, Decimal(value) + Decimal("0.5"), float("inf"), float("-inf")])
+            return self.rng.choice(
+                [
+                    2**70,
+                    -(2**70),
+                    value + 0.5 if abs(value) < 2**50 else value,
+                    Decimal(value) + Decimal("0.5"),
+                    float("inf"),
+                    float("-inf"),
+                ]
+            )
         if t.is_floating(type_) and self.rng.random() < 0.3:
             return self.rng.choice([*next_to(value), 2**70, Decimal("0.1"), 1])
         if t.is_decimal(type_) and self.rng.random() < 0.3:
             return self.rng.choice([value + Decimal("1e-30"), Decimal("1e80"), Decimal("-1e80"), int(value)])
         if (t.is_timestamp(type_) or t.is_date(type_)) and self.rng.random() < 0.4:
-            return self.rng.choice([dt.datetime(1970, 1, 1, 0, 0, 5, 7), dt.datetime(9999, 12, 31), dt.date(1969, 12, 20), "1970-01-05 01:02:03", 2**65])
+            return self.rng.choice(
+                [dt.datetime(1970, 1, 1, 0, 0, 5, 7), dt.datetime(9999, 12, 31), dt.date(1969, 12, 20), "1970-01-05 01:02:03", 2**65]
+            )
         return value
 
     def time_bounds(self) -> tuple[Any, Any]:
         day = dt.datetime(1970, 1, 1) + dt.timedelta(days=self.rng.randint(-3, 25_000))
         near = [self.now - self.rng.randint(0, 40) * self.second for _ in range(4)]
-        choices = [None, *near, self.least, self.most, self.most + 1, self.least - 1, 2**70, -(2**70), day, day.date(), day.isoformat(), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)]
+        choices = [
+            None,
+            *near,
+            self.least,
+            self.most,
+            self.most + 1,
+            self.least - 1,
+            2**70,
+            -(2**70),
+            day,
+            day.date(),
+            day.isoformat(),
+            dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+        ]
         lo, hi = _rising([self.rng.choice(choices) for _ in range(2)], self.rng)
         return lo, hi
 

@@ -17,8 +17,34 @@ import pyarrow as pa
 PREFIX = "https://example.org/a/long/common/prefix/"
 _EXACT = decimal.Context(prec=200)
 
-TEXTS = ["", "\x00", "a", "a\x00", "A", "ä", "zz", "\U0010ffff", PREFIX, PREFIX[:-1], PREFIX + "\x00", PREFIX + "12345678", PREFIX + "123456789", PREFIX[:9] + "~"]
-BYTES = [b"", b"\x00", b"\x00\x00", b"\xff", b"\xff" * 9, b"\x7f", b"\x80", b"prefix--", b"prefix--\x00", b"prefix--\xff\xff\xff\xff\xff\xff\xff\xff\xff"]
+TEXTS = [
+    "",
+    "\x00",
+    "a",
+    "a\x00",
+    "A",
+    "ä",
+    "zz",
+    "\U0010ffff",
+    PREFIX,
+    PREFIX[:-1],
+    PREFIX + "\x00",
+    PREFIX + "12345678",
+    PREFIX + "123456789",
+    PREFIX[:9] + "~",
+]
+BYTES = [
+    b"",
+    b"\x00",
+    b"\x00\x00",
+    b"\xff",
+    b"\xff" * 9,
+    b"\x7f",
+    b"\x80",
+    b"prefix--",
+    b"prefix--\x00",
+    b"prefix--\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+]
 ADDRESSES = ["0.0.0.0", "255.255.255.255", "10.0.0.1", "9.255.255.255", "::", "::1", "::ffff:10.0.0.1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
              "2001:db8::1", "2001:db8::2", "2001:db8:0:0:1::", "fe80::1"]  # fmt: skip
 
@@ -50,21 +76,32 @@ def one(type_: pa.DataType, rng: random.Random) -> Any:
     if whole(type_):
         least, most = limits(type_)
         step = _DAY["ms"] if t.is_date64(type_) else 1
-        value = rng.choice([rng.randint(-20, 20) * step, rng.randint(-20, 20) * step, rng.choice([least, least + step, most - step, most, 0]), rng.randint(least, most)])
+        value = rng.choice(
+            [
+                rng.randint(-20, 20) * step,
+                rng.randint(-20, 20) * step,
+                rng.choice([least, least + step, most - step, most, 0]),
+                rng.randint(least, most),
+            ]
+        )
         return min(max(value // step * step, least), most)
     if t.is_floating(type_):
         special = [0.0, -0.0, float("inf"), float("-inf"), 5e-324, 1.0, -1.0, 65504.0, 3.4028234663852886e38, -1.7976931348623157e308]
         return _narrow(rng.choice([rng.choice(special), rng.uniform(-10, 10), float(rng.randint(-5, 5))]), type_)
     if t.is_decimal(type_):
         most = 10**type_.precision - 1
-        number = rng.choice([rng.randint(-20, 20), rng.choice([most, -most, 0, min(most, (1 << 63) - 1), -min(most, 1 << 63)]), rng.randint(-most, most)])
+        number = rng.choice(
+            [rng.randint(-20, 20), rng.choice([most, -most, 0, min(most, (1 << 63) - 1), -min(most, 1 << 63)]), rng.randint(-most, most)]
+        )
         return Decimal(number).scaleb(-type_.scale, _EXACT)
     if t.is_fixed_size_binary(type_):
         return rng.choice([rng.choice(BYTES), rng.randbytes(3)]).ljust(type_.byte_width, b"\x00")[: type_.byte_width]
     if t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_):
         return rng.choice([rng.choice(BYTES), rng.randbytes(rng.randint(0, 12)), b"prefix--" + rng.randbytes(rng.randint(0, 10))])
     if t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_):
-        return rng.choice([rng.choice(TEXTS), PREFIX + str(rng.randint(0, 10**rng.randint(1, 10))), chr(rng.randint(32, 1000)) * rng.randint(0, 3)])
+        return rng.choice(
+            [rng.choice(TEXTS), PREFIX + str(rng.randint(0, 10 ** rng.randint(1, 10))), chr(rng.randint(32, 1000)) * rng.randint(0, 3)]
+        )
     raise AssertionError(type_)
 
 
@@ -103,7 +140,11 @@ def column(type_: pa.DataType, rng: random.Random, n: int, nulls: float = 0.25) 
         return pa.nulls(n)
     if t.is_struct(type_):
         fields = [column(type_.field(i).type, rng, n) for i in range(type_.num_fields)]
-        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask) if fields else pa.array([{} if v else None for v in valid], type_)
+        return (
+            pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)
+            if fields
+            else pa.array([{} if v else None for v in valid], type_)
+        )
     if t.is_fixed_size_list(type_):
         return pa.FixedSizeListArray.from_arrays(column(type_.value_type, rng, n * type_.list_size), type=type_, mask=mask)
     if t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_):

@@ -1,5 +1,4 @@
 """Kernels of the flush: bring the runs of a tree into leaf and time order, column by column, and describe the leaves."""
-# mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
 from __future__ import annotations
 
@@ -154,8 +153,8 @@ def partition_counts(times, starts, first, width, out):
             a = lo
 
 
-def _place(item):  # type: ignore[no-untyped-def]
-    def kernel(runs, column, bases, place, out):  # type: ignore[no-untyped-def]
+def _place(item):
+    def kernel(runs, column, bases, place, out):
         for r in range(runs.shape[0]):
             v = view(runs[r, column + VALUES], _ANY, item)
             perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)

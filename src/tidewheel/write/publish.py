@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import ClosedError, StorageError, TidewheelError
 from tidewheel.env.clock import Clock
+from tidewheel.errors import ClosedError, StorageError, TidewheelError
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
@@ -108,7 +108,9 @@ class Publisher:
             batch = batch.coded_by(dispatch.coder, self.shape)
             for server in self.servers:
                 if server.template is None:
-                    before = next((c for c in reversed(list(self.version.chunks)) if c.record.server == server.number and not c.record.late), None)
+                    before = next(
+                        (c for c in reversed(list(self.version.chunks)) if c.record.server == server.number and not c.record.late), None
+                    )
                     server.begin(batch, before)
             return dispatch
 
@@ -158,7 +160,9 @@ class Publisher:
         self.metrics.waits += 1
         while len(self.version.sealed) >= allowed and not self.closed:
             if self.failure is not None:
-                raise StorageError(f"table {self.spec.name!r} takes no rows while its trees cannot be flushed: {self.failure}") from self.failure
+                raise StorageError(
+                    f"table {self.spec.name!r} takes no rows while its trees cannot be flushed: {self.failure}"
+                ) from self.failure
             self.flushed.wait(1.0)
         self.metrics.wait_seconds += self.clock.monotonic() - began
         if self.closed:
