@@ -327,11 +327,19 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
 def unverified(pieces, segments, columns, todo):
     """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo)."""
     stats = np.zeros(STATS, np.int64)
+    piece = np.int64(-1)
+    seen = np.int64(-1)
     for s in range(segments.shape[0]):
         row = pieces[segments[s, 0]]
         if row[BLOCKS]:
+            # segments of a piece come in rising order: most lie in blocks that the one before has touched
+            last = (segments[s, 1] + segments[s, 2] - 1) // BLOCK_ROWS
+            if segments[s, 0] == piece and last <= seen:
+                continue
+            piece = segments[s, 0]
+            seen = last
             for c in columns:
-                _touch(row, c, segments[s, 1], segments[s, 1] + segments[s, 2], stats, todo, segments[s, 0])
+                _touch(row, c, segments[s, 1], segments[s, 1] + segments[s, 2], stats, todo, piece)
     return min(stats[TODO], todo.shape[0])
 
 

@@ -13,12 +13,12 @@ from tidewheel.errors import LimitError, QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.pieces import SOURCE
 from tidewheel.model.query import Plan, Query, Stats, Subquery
-from tidewheel.read import kernels as k
 from tidewheel.read.coordinator import Coordinator, check_limit, sort_keys
 from tidewheel.read.explain import plan_text
-from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
+from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, first, top
-from tidewheel.read.scan import Found, Matrix
+from tidewheel.read.rows import rows_of
+from tidewheel.read.scan import Found
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class Result:
 
     def __len__(self) -> int:
         if self._rows is None:
-            plain = self._exact and self._query.where is None and self._aggregation is None
+            plain = not self._found.doubtful and self._query.where is None and self._aggregation is None
             if plain:
                 rows = self._found.rows
                 self._rows = rows if self._limit is None else min(rows, self._limit)
@@ -141,10 +141,6 @@ class Result:
 
     # ---- how it is read ---------------------------------------------------------------------------------
 
-    @property
-    def _exact(self) -> bool:
-        return not self._found.doubtful
-
     def _orderable(self) -> list[str]:
         return self.schema.names if self._aggregation is not None else self._coordinator.names
 
@@ -172,71 +168,21 @@ class Result:
         where: Callable[[pa.RecordBatch], Any] | None = self._filter.mask if self._filter else self._query.where  # type: ignore[assignment]
         # with a limit and nothing to filter or sort, the segments behind it need not be touched at all
         enough = self._limit if where is None and not self._order and self._aggregation is None else None
-        for segments in self._groups(size, enough):
+        for batch in rows_of(self._scan, self._read, size, enough):
             self._check_time()
-            for batch in self._read_group(segments):
-                kept = batch if where is None else _keep(batch, where)
-                if kept.num_rows:
-                    yield kept
-
-    def _groups(self, size: int, enough: int | None) -> Iterator[Matrix]:
-        """The segments in groups of about `size` rows, those to be checked refined to the rows that match."""
-        segments = self._found.segments
-        if self._exact and enough is None and self._found.rows <= size:
-            if len(segments):
-                yield segments
-            return
-        if not self._exact:
-            pending = _split(segments, size)
-            segments_iter: Iterator[Matrix] = (self._refine(group) for group in pending)
-        elif enough is not None:
-            segments_iter = _split(_prefix(segments, enough), size)
-        else:
-            segments_iter = _split(segments, size)
-        for group in segments_iter:
-            if len(group):
-                yield group
-
-    def _refine(self, segments: Matrix) -> Matrix:
-        """Values decide: keep the marked rows whose key really matches."""
-        marked = segments[:, 3] != 0
-        if not marked.any():
-            return segments
-        doubtful = np.ascontiguousarray(segments[marked])
-        coder = self._found.version.coders[0]
-        columns = self._coordinator.columns(coder.columns)
-        check_blocks(self._found, doubtful, columns)
-        keep = self._scan.check(copy(self._found, doubtful, columns))
-        out = np.empty((len(keep), 4), np.int64)
-        n = k.refine(doubtful, keep.view(np.uint8), out)
-        return np.concatenate([segments[~marked], out[:n]]) if not marked.all() else out[:n].copy()
-
-    def _read_group(self, segments: Matrix) -> Iterator[pa.RecordBatch]:
-        check_blocks(self._found, segments, self._read)
-        if self._found.longest >= self._coordinator.settings.zero_copy_rows:
-            long = sliceable(self._found, segments, self._coordinator.settings.zero_copy_rows)
-            for segment in segments[long].tolist():
-                yield slice_of(self._found, segment, self._read)
-            segments = np.ascontiguousarray(segments[~long])
-        if len(segments):
-            yield from self._copied(segments)
-
-    def _copied(self, segments: Matrix) -> Iterator[pa.RecordBatch]:
-        try:
-            yield copy(self._found, segments, self._read)
-        except TooLongError:
-            rows = int(segments[:, 2].sum())
-            for half in _split(segments, max(1, rows // 2)):
-                yield from self._copied(half)
+            kept = batch if where is None else _keep(batch, where)
+            if kept.num_rows:
+                yield kept
 
     def _timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, bytes and the time spent in here, not in the caller."""
         rows = size = 0
+        row_bytes = self._coordinator.shape.row_bytes if self._columns.whole and self._aggregation is None else 0
         began = time.perf_counter()
         spent = 0.0
         for batch in batches:
             rows += batch.num_rows
-            size += self._coordinator.shape.row_bytes * batch.num_rows or batch.nbytes
+            size += row_bytes * batch.num_rows or batch.nbytes
             spent += time.perf_counter() - began
             yield batch
             began = time.perf_counter()
@@ -257,33 +203,6 @@ def _stats(found: Found) -> Stats:
         leaves_skipped=found.leaves_skipped,
         rows_scanned=found.rows_scanned,
     )
-
-
-def _split(segments: Matrix, size: int) -> Iterator[Matrix]:
-    """Groups of at most `size` rows; a longer segment is cut."""
-    ends = np.cumsum(segments[:, 2])
-    if not len(ends) or ends[-1] <= size:
-        yield segments
-        return
-    group: list[list[int]] = []
-    room = size
-    for piece, at, length, check in segments.tolist():
-        while length:
-            part = min(length, room)
-            group.append([piece, at, part, check])
-            at, length, room = at + part, length - part, room - part
-            if not room:
-                yield np.array(group, np.int64)
-                group, room = [], size
-    if group:
-        yield np.array(group, np.int64)
-
-
-def _prefix(segments: Matrix, rows: int) -> Matrix:
-    """The segments with the first so many rows."""
-    if rows <= 0:
-        return segments[:0]
-    return segments[: int(np.searchsorted(np.cumsum(segments[:, 2]), rows)) + 1]
 
 
 def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.RecordBatch:

@@ -153,13 +153,13 @@ class Stream:
             return {c: build([self._coordinate(c) for _ in range(n)], self.case.schema.field(c).type) for c in key.columns}
         type_ = self.case.schema.field(KEY).type
         fresh = (lambda: self._address()) if isinstance(key, Ip) else (lambda: one(value_type(type_), self.rng))
-        own = [fresh() for _ in range(min(n, 2 + n // 2))]
+        own = [fresh() for _ in range(1 + n // 2)]
         self.known = (self.known + own)[-64:]
         star = self.rng.choice(self.known)
         return {
             KEY: build(
                 [
-                    star if self.rng.random() < hot else self.rng.choice(own if own and self.rng.random() < 0.7 else self.known)
+                    star if self.rng.random() < hot else self.rng.choice(own if self.rng.random() < 0.7 else self.known)
                     for _ in range(n)
                 ],
                 type_,
