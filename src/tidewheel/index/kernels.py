@@ -131,3 +131,34 @@ def leaf_counts(pieces, n, bounds, out):
         starts = view(pieces[r, STARTS], leaves + 1, np.uint32)
         for l in range(leaves):
             out[l] += np.int64(starts[l + 1]) - np.int64(starts[l])
+
+
+@nb.njit("int64(int64[:, ::1], int64[::1], int64, int64, int64, int64, int64, int64[::1])", **JIT)
+def search_regions(boxes, levels, fanout, k0, k1, t0, t1, out):
+    """Walk a packed R-tree from its top level down; out = positions of the lowest boxes that meet the rectangle."""
+    found = 0
+    depth = levels.shape[0] - 2
+    top = levels[depth + 1] - levels[depth]
+    stack = np.empty((64 * (depth + 1) + top, 2), np.int64)
+    size = 0
+    for i in range(top):
+        stack[size, 0] = depth
+        stack[size, 1] = i
+        size += 1
+    while size:
+        size -= 1
+        level = stack[size, 0]
+        i = stack[size, 1]
+        b = levels[level] + i
+        if boxes[b, 0] > k1 or boxes[b, 1] < k0 or boxes[b, 2] > t1 or boxes[b, 3] < t0:
+            continue
+        if level == 0:
+            out[found] = i
+            found += 1
+            continue
+        below = levels[level] - levels[level - 1]
+        for j in range(i * fanout, min((i + 1) * fanout, below)):
+            stack[size, 0] = level - 1
+            stack[size, 1] = j
+            size += 1
+    return found

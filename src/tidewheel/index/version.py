@@ -13,9 +13,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.index.regions import WORTH, RegionIndex
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
-from tidewheel.model.pieces import Holder, Row
+from tidewheel.model.pieces import INDEX, KMIN, TMAX, Holder, Row
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
 
@@ -35,7 +36,11 @@ class ChunkLike(Holder, Protocol):
 class ChunkSet:
     """The chunks of a version: one descriptor row each. Rows are completed in place when a chunk is first opened."""
 
-    __slots__ = ("count", "holders", "matrix")
+    __slots__ = ("count", "holders", "index", "indexed", "matrix")
+
+    index: RegionIndex | None
+    """Over the first `indexed` chunks; None while there are few."""
+    indexed: int
 
     def __init__(self, width: int, holders: Sequence[ChunkLike] = ()) -> None:
         self.holders: list[ChunkLike] = list(holders)
@@ -43,6 +48,26 @@ class ChunkSet:
         self.matrix: npt.NDArray[np.int64] = np.zeros((max(16, self.count), width), np.int64)
         for i, chunk in enumerate(self.holders):
             self.matrix[i] = chunk.row
+        self.index, self.indexed = None, 0
+        self._pack()
+
+    def _pack(self) -> None:
+        """Pack the region index anew once its tail has grown to a quarter of it."""
+        if self.count >= WORTH and self.count - self.indexed > max(WORTH // 4, self.indexed // 4):
+            self.index, self.indexed = RegionIndex(self.matrix[: self.count, KMIN : TMAX + 1]), self.count
+
+    def candidates(self, k0: int, k1: int, t0: int, t1: int) -> npt.NDArray[np.int64] | None:
+        """Descriptors of the chunks whose region can meet the rectangle, with their numbers in INDEX; None: look at all.
+
+        Only for tables with one coder: otherwise key codes of different chunks cannot be compared.
+        """
+        if self.index is None:
+            return None
+        tail = np.arange(self.indexed, self.count)
+        numbers = np.concatenate([self.index.search(k0, k1, t0, t1), tail])
+        found: npt.NDArray[np.int64] = self.matrix[numbers]
+        found[:, INDEX] = numbers
+        return found
 
     def plus(self, chunks: Sequence[ChunkLike]) -> ChunkSet:
         """These and more. Shares list and matrix with its elders, as long as there is room behind what they count."""
@@ -59,6 +84,8 @@ class ChunkSet:
             new.matrix[new.count] = chunk.row
             new.holders.append(chunk)
             new.count += 1
+        new.index, new.indexed = self.index, self.indexed
+        new._pack()
         return new
 
     def __iter__(self) -> Iterator[ChunkLike]:

@@ -88,7 +88,12 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
 
     # 1. the pieces whose region meets the query
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
-    count = select(version.chunks.matrix, version.chunks.count, 0, klo, khi, t0, t1, pieces, 0)
+    near = version.chunks.candidates(int(klo[0, 0]), int(khi[0, -1]), t0, t1) if len(version.coders) == 1 else None
+    if near is None:
+        count = select(version.chunks.matrix, version.chunks.count, 0, klo, khi, t0, t1, pieces, 0)
+    else:
+        count = select(near, len(near), 0, klo, khi, t0, t1, pieces, 0)
+        pieces[:count, INDEX] = near[pieces[:count, INDEX], INDEX]
     for number, tree in enumerate(trees):
         count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
     if version.masks and count:

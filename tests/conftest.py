@@ -1,0 +1,39 @@
+"""For all tests: Hypothesis profiles, and no test may leave threads or open warehouses behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Verbosity, settings
+
+SOAK = os.environ.get("TIDEWHEEL_SOAK") == "1"
+
+# The first example compiles kernels, so no deadline; a state machine that writes files is slow, and should be.
+settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal)
+settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=20 * settings.get_profile("ci").max_examples)
+settings.load_profile("soak" if SOAK else "ci")
+
+
+def examples(n: int) -> int:
+    """So many examples, twenty times as many in a soak."""
+    return 20 * n if SOAK else n
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaks a thread of ours or an open warehouse; then closes it, so that the next test starts clean."""
+    yield
+    engine = sys.modules.get("tidewheel.engine")
+    left = [str(root) for root in engine._registry] if engine is not None else []
+    if engine is not None and left:
+        engine._close_all()
+    give_up = time.monotonic() + 5
+    while (threads := [t.name for t in threading.enumerate() if t.name.startswith("tidewheel")]) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert not left, f"warehouses left open: {left}"
+    assert not threads, f"threads left running: {threads}"

@@ -1,0 +1,175 @@
+"""Codes rise with values, intervals lose nothing, values decide exactly: for every key type, against Python's own order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import examples
+from tidewheel.model.codes import ALL, EXACT, TIES, ZOrderCoder, key_coder
+from tidewheel.model.schema import KeyRule, ip, make_spec, zorder
+from tidewheel.testing.oracle import OracleTable, plain, value_type
+from tidewheel.testing.strategies import KEY, KEY_TYPES, SERIAL, SIGN, TIME, Stream, TableCase
+from tidewheel.testing.values import build, one
+
+seeds = st.integers(0, 2**32)
+
+
+def stream(type_: pa.DataType, seed: int, rule: KeyRule | str = KEY) -> Stream:
+    schema = pa.schema([(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), (KEY, type_)])
+    return Stream(TableCase(schema, TIME, rule, "1 hour"), random.Random(seed))
+
+
+def check(case: TableCase, coder: Any, batch: pa.RecordBatch, bounds: list[tuple[Any, Any]]) -> None:
+    oracle = OracleTable(case.schema, case.time, case.key)
+    oracle.insert(batch)
+    keys = [row.key for row in oracle.rows]
+    codes = coder.encode(batch)
+    assert codes.dtype == np.int64 and len(codes) == len(keys)
+    in_order = sorted(range(len(keys)), key=lambda i: keys[i])
+    for a, b in zip(in_order, in_order[1:], strict=False):
+        assert codes[a] <= codes[b], f"{keys[a]!r} <= {keys[b]!r}, but their codes are {codes[a]} > {codes[b]}"
+        if keys[a] == keys[b]:
+            assert codes[a] == codes[b], f"{keys[a]!r} == {keys[b]!r}, but their codes are {codes[a]} and {codes[b]}"
+    for lo, hi in bounds:
+        wanted = [(lo is None or k >= oracle.bound(lo)) and (hi is None or k <= oracle.bound(hi)) for k in keys]
+        found = coder.intervals(lo, hi)
+        assert list(found.lo) == sorted(found.lo) and (found.lo <= found.hi).all()
+        within = np.zeros(len(keys), bool)
+        on_end = np.zeros(len(keys), bool)
+        for a, b in zip(found.lo, found.hi, strict=True):
+            within |= (codes >= a) & (codes <= b)
+            on_end |= (codes == a) | (codes == b)
+        # values are asked only where codes are not sure
+        matches = coder.matches(batch, lo, hi) if found.check != EXACT else None
+        for i, want in enumerate(wanted):
+            sure = found.check == EXACT or found.check == TIES and not on_end[i]
+            what = f"{keys[i]!r} in [{lo!r}, {hi!r}]"
+            assert within[i] or not want, f"{what} has code {codes[i]}, which is in no interval of {found}"
+            assert want or not (within[i] and sure), f"{what} is false, but the interval {found} is sure of code {codes[i]}"
+            if matches is not None and within[i] and not sure:
+                assert bool(matches[i]) == want, f"matches() says {matches[i]} to {what}"
+
+
+@pytest.mark.parametrize("type_", KEY_TYPES, ids=str)
+def test_column_keys(type_: pa.DataType) -> None:
+    @settings(max_examples=examples(12))
+    @given(seed=seeds, rows=st.sampled_from([1, 5, 60]), spare=st.sampled_from([0, 3]))
+    def run(seed: int, rows: int, spare: int) -> None:
+        source = stream(type_, seed)
+        batch = source.batch(rows, spare=spare)
+        coder = key_coder(make_spec("t", source.case.schema, time=TIME, key=KEY))
+        assert coder.refuse(batch) is None
+        bounds = [b if isinstance(b, tuple) else (b, b) for b in (source.key_bounds()["key"] for _ in range(12))]
+        check(source.case, coder, batch, bounds)
+
+    run()
+
+
+@pytest.mark.parametrize("type_", [t for t in KEY_TYPES if "string" in str(t) or "binary" in str(t)], ids=str)
+def test_prefixes(type_: pa.DataType) -> None:
+    """Under any prefix, values outside it included, codes keep their order."""
+
+    @settings(max_examples=examples(15))
+    @given(seed=seeds, prefix=st.binary(max_size=4) | st.sampled_from([b"https://example.org/a/long", b"prefix--", b"\xff", b"\xff" * 9, b"\x00"]), common=st.booleans())
+    def run(seed: int, prefix: bytes, common: bool) -> None:
+        source = stream(type_, seed)
+        batch = source.batch(40)
+        coder = key_coder(make_spec("t", source.case.schema, time=TIME, key=KEY))
+        coder = coder.with_prefix(coder.common_prefix(batch) if common else prefix)
+        bounds = [b if isinstance(b, tuple) else (b, b) for b in (source.key_bounds()["key"] for _ in range(12))]
+        check(source.case, coder, batch, bounds)
+
+    run()
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_ip(type_: pa.DataType) -> None:
+    @settings(max_examples=examples(15))
+    @given(seed=seeds)
+    def run(seed: int) -> None:
+        source = stream(type_, seed, ip(KEY))
+        batch = source.batch(40, spare=1)
+        coder = key_coder(make_spec("t", source.case.schema, time=TIME, key=ip(KEY)))
+        assert coder.refuse(batch) is None
+        check(source.case, coder, batch, [source.key_bounds()["key"] for _ in range(12)])
+
+    run()
+
+
+@pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4 ", "a.b.c.d", "1..2.3", ":::", "1.2.3.-4", "12345::"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    coder = key_coder(make_spec("t", pa.schema([(TIME, pa.timestamp("us")), (KEY, pa.string())]), time=TIME, key=ip(KEY)))
+    refused = coder.refuse(pa.record_batch([pa.array(["1.2.3.4", text, "::1"])], [KEY]))
+    assert refused is not None and refused[0].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("type_", [pa.float16(), pa.float32(), pa.float64(), pa.dictionary(pa.int32(), pa.float64())], ids=str)
+def test_nan_is_refused(type_: pa.DataType) -> None:
+    coder = key_coder(make_spec("t", pa.schema([(TIME, pa.timestamp("us")), (KEY, type_)]), time=TIME, key=KEY))
+    refused = coder.refuse(pa.record_batch([build([1.0, float("nan"), -0.0], type_)], [KEY]))
+    assert refused is not None and refused[0].tolist() == [False, True, False]
+
+
+coordinates = st.sampled_from([pa.float64(), pa.float32(), pa.float16(), pa.int8(), pa.int64(), pa.uint64()])
+limits = st.sampled_from([(-10.0, 10.0), (0.0, 1.0), (-1e300, 1e300), (0.0, 1e-300), (-(2.0**63), 2.0**63), (39.4, 41.1)])
+
+
+@settings(max_examples=examples(150))
+@given(types=st.lists(coordinates, min_size=2, max_size=4), bounds=limits, seed=seeds)
+def test_zorder(types: list[pa.DataType], bounds: tuple[float, float], seed: int) -> None:
+    """A box is covered by at most 64 rising, disjoint intervals; the coordinates themselves decide."""
+    rng = random.Random(seed)
+    names = [f"c{i}" for i in range(len(types))]
+    rule = zorder(*names, bounds=(bounds[0],) * len(types) + (bounds[1],) * len(types))
+    schema = pa.schema([(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), *zip(names, types, strict=True)])
+    source = Stream(TableCase(schema, TIME, rule, "1 hour"), rng)
+    batch = source.batch(50, spare=1)
+    coder = ZOrderCoder(rule.columns, rule.bounds)
+    codes = coder.encode(batch)
+    points = list(zip(*(plain(batch.column(n)) for n in names), strict=True))
+    for _ in range(10):
+        box = source.key_bounds()["box"]
+        lo, hi = box[: len(types)], box[len(types) :]
+        found = coder.intervals(lo, hi)
+        assert len(found.lo) <= 64 and (not len(found.lo) or found.check == ALL)
+        assert (found.lo <= found.hi).all() and (found.lo[1:] > found.hi[:-1]).all()
+        matches = coder.matches(batch, lo, hi)
+        for i, point in enumerate(points):
+            want = all((a is None or x >= a) and (b is None or x <= b) for x, a, b in zip(point, lo, hi, strict=True))
+            assert not want or ((codes[i] >= found.lo) & (codes[i] <= found.hi)).any(), f"{point} in {box} is in no interval"
+            assert bool(matches[i]) == want, f"matches() says {matches[i]} to {point} in {box}"
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(2, 4), st.data())
+def test_zorder_intervals_are_tight(dims: int, data: st.DataObject) -> None:
+    """In small spaces, the cover of a box is no more than its cells where 64 intervals suffice."""
+    from tidewheel.model.kernels import zorder_intervals
+
+    size = 3 if dims == 2 else 2
+    cells = [sorted(data.draw(st.tuples(*[st.integers(0, (1 << size) - 1)] * 2))) for _ in range(dims)]
+    out = np.empty((2, 64), np.int64)
+    n = zorder_intervals(np.array([c[0] for c in cells]), np.array([c[1] for c in cells]), size, out[0], out[1])
+    covered = {code for a, b in zip(out[0, :n].tolist(), out[1, :n].tolist(), strict=True) for code in range(a, b + 1)}
+    inside = set()
+    for code in range(1 << (size * dims)):
+        cell = [sum(((code >> (b * dims + d)) & 1) << b for b in range(size)) for d in range(dims)]
+        if all(c[0] <= x <= c[1] for x, c in zip(cell, cells, strict=True)):
+            inside.add(code)
+    assert inside <= covered
+    if dims == 2:
+        assert inside == covered
+
+
+def test_every_key_type_has_a_case() -> None:
+    """`one` knows every type that `create_table` accepts as a key."""
+    for type_ in KEY_TYPES:
+        make_spec("t", pa.schema([(TIME, pa.timestamp("us")), (KEY, type_)]), time=TIME, key=KEY)
+        one(value_type(type_), random.Random(0))

@@ -1,0 +1,132 @@
+"""The public surface: a tested list of names, light to import, one tree of errors."""
+
+from __future__ import annotations
+
+import inspect
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tidewheel as tw
+from tidewheel import errors
+
+NAMES = [
+    "Ack", "BadRowsError", "CorruptionError", "InputError", "LimitError", "NotFoundError", "OwnedError", "QueryError", "Result",
+    "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "epoch", "ip", "open", "zorder",
+]  # fmt: skip
+HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite")
+
+
+def test_the_exported_names_are_this_list() -> None:
+    assert sorted(tw.__all__) == NAMES
+    assert len(NAMES) < 20
+    assert dir(tw) == sorted([*NAMES, "__version__"])
+    for name in NAMES:
+        assert getattr(tw, name).__doc__, name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        tw.opne  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "where, takes",
+    [
+        ("open", ["path", "settings"]),
+        ("Warehouse.create_table", ["self", "name", "schema", "time", "key", "partition", "if_exists"]),
+        ("Warehouse.table", ["self", "name"]),
+        ("Warehouse.tables", ["self"]),
+        ("Warehouse.drop_table", ["self", "name"]),
+        ("Table.insert", ["self", "data", "package", "on_bad"]),
+        ("Table.replace", ["self", "data", "time"]),
+        ("Table.flush", ["self"]),
+        ("Table.rejects", ["self"]),
+        (
+            "Table.query",
+            ["self", "key", "time", "box", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout"],
+        ),
+    ],
+)
+def test_what_users_call_takes_these(where: str, takes: list[str]) -> None:
+    thing = tw
+    for part in where.split("."):
+        thing = getattr(thing, part)
+    assert list(inspect.signature(thing).parameters) == takes  # type: ignore[arg-type]
+
+
+def test_import_loads_nothing_heavy() -> None:
+    code = f"import sys, tidewheel; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_open_insert_and_query_need_no_duckdb(tmp_path: Path) -> None:
+    code = f"""
+import sys, pyarrow as pa, tidewheel as tw
+with tw.open({str(tmp_path / "wh")!r}) as wh:
+    t = wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
+    t.insert(pa.table([pa.array([1, 2]), pa.array([1, 2], pa.timestamp("us"))], schema=t.schema))
+    assert len(t.query(key=(1, 1)).to_arrow()) == 1
+print([m for m in ("duckdb", "polars", "pyspark") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_import_is_quick() -> None:
+    """Less than 0.3 s, median of five; a busy machine gets three tries."""
+    for _ in range(3):
+        taken = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "import tidewheel"], check=True)
+            taken.append(time.perf_counter() - began)
+        if statistics.median(taken) < 0.3:
+            return
+    pytest.fail(f"import tidewheel took {sorted(taken)} s")
+
+
+def test_all_errors_are_one_tree_and_drawn_in_the_docstring() -> None:
+    found = [e for _, e in inspect.getmembers(errors, inspect.isclass) if issubclass(e, Exception)]
+    for error in found:
+        assert issubclass(error, tw.TidewheelError)
+        assert error.__name__ in (errors.__doc__ or "")
+        assert isinstance(error.retryable, bool)
+    assert tw.OwnedError.retryable and tw.StorageError.retryable and not tw.InputError.retryable
+
+
+class TestSettings:
+    def test_they_are_frozen(self) -> None:
+        with pytest.raises(AttributeError):
+            tw.Settings().chunk_bytes = 5  # type: ignore[misc]
+
+    @pytest.mark.parametrize(
+        "wrong, said",
+        [
+            ({"durability": "fsync"}, "call table.flush"),
+            ({"chunk_bytes": 1}, "chunk_bytes must be a number of at least 4096, not 1"),
+            ({"chunk_bytes": 5000.5}, "chunk_bytes must be a whole number"),
+            ({"indexing_servers": 0}, "indexing_servers must be a number of at least 1"),
+            ({"indexing_servers": True}, "indexing_servers"),
+            ({"flush_after": float("nan")}, "flush_after"),
+            ({"flush_after": "soon"}, "flush_after must be a number"),
+            ({"late_after": -1}, "late_after"),
+        ],
+    )
+    def test_impossible_values_are_refused(self, wrong: dict[str, object], said: str) -> None:
+        with pytest.raises(tw.InputError, match=said):
+            tw.Settings(**wrong)  # type: ignore[arg-type]
+
+    def test_an_unknown_name_lists_the_known_ones(self) -> None:
+        with pytest.raises(tw.InputError, match="unknown setting 'chunk_byte'; known: durability, late_after"):
+            tw.Settings.of({"chunk_byte": 1})
+
+    def test_every_setting_says_what_it_trades(self) -> None:
+        source = inspect.getsource(tw.Settings)
+        for name in tw.Settings.__dataclass_fields__:
+            assert f"    {name}: " in source and source.split(f"    {name}: ")[1].split("\n")[1].strip().startswith('"""'), name
