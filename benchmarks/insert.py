@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.peers import Ask, ChDB, DuckDB, System, Tidewheel, read, same
+from benchmarks.peers import Ask, ChDB, DuckDB, System, Tidewheel, same
+from benchmarks.reader import read
 from benchmarks.report import Bar, Options, Report
 
 SIZES = {1_000: 1_000_000, 10_000: 4_000_000, 100_000: 4_000_000}

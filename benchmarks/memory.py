@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.peers import Ask, Tidewheel, read
+from benchmarks.peers import Ask, Tidewheel
+from benchmarks.reader import read
 from benchmarks.report import Bar, Options, Report
 
 SECONDS = 60

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from benchmarks import data
 
@@ -55,12 +54,6 @@ class System(Protocol):
 
     def query(self, ask: Ask) -> pa.Table: ...
     def close(self) -> None: ...
-
-
-def read(table: pa.Table) -> tuple[float, ...]:
-    """Reads every value: the number of rows and the sum of each column. Integer sums wrap around, alike for all systems."""
-    columns = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns)
-    return (table.num_rows, *(pc.sum(column).as_py() or 0 for column in columns))
 
 
 def same(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -106,8 +99,9 @@ class Tidewheel:
 class DuckDB:
     threads: int | None = None
     in_memory: bool = False
+    as_it_came: bool = False
     name: str = "duckdb"
-    layout: str = "history ORDER BY z >> 50, ts (zone maps on both); new rows in time order"
+    layout: str = "history rewritten offline, ORDER BY z >> 50, ts (zone maps on both); new rows in time order"
     promise: str = "file database, fsync_mode=NONE: a commit is in the log file, not synced; survives the process, not the machine"
     connection: Any = None
     writer: Any = None
@@ -118,6 +112,9 @@ class DuckDB:
             self.name = "duckdb mem"
             self.promise = "in-memory table, copied to a file database at the end: nothing survives the process until then"
             self.target = "recent.taxi"
+        if self.as_it_came:
+            self.name = "duckdb as it came"
+            self.layout = "all rows in time order, as a live stream leaves them (zone maps on the time)"
 
     def open(self, folder: Path) -> None:
         import duckdb
@@ -134,7 +131,8 @@ class DuckDB:
         self.writer = self.connection.cursor()
 
     def load(self, batch: pa.RecordBatch) -> None:
-        self.connection.execute("INSERT INTO taxi SELECT * FROM batch ORDER BY z >> 50, ts")
+        order = "" if self.as_it_came else " ORDER BY z >> 50, ts"
+        self.connection.execute(f"INSERT INTO taxi SELECT * FROM batch{order}")
         self.connection.execute("CHECKPOINT")
 
     def insert(self, batch: pa.RecordBatch) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.peers import Ask, System, read
+from benchmarks.peers import Ask, System
+from benchmarks.reader import read
 
 STEP = 1_000_000 // data.RATE
 PER_BATCH = 5_000
