@@ -129,7 +129,7 @@ class LocalTable:
         """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
         self.engine.check_open()
         lo, hi = pair(time, "time")
-        first, last = self.spec.time.lower(lo), self.spec.time.upper(hi)
+        first, last = self.spec.time.interval(lo, hi)
         if first > last:
             raise InputError(f"replace: the interval {lo!r} .. {hi!r} of table {self.spec.name!r} is empty")
         accepted = self.acceptor.accept(data, "error")

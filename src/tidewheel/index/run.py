@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidewheel.index.kernels import build_run
 from tidewheel.index.template import Template
+from tidewheel.model.arrays import take_rows
 from tidewheel.model.codes import Codes, KeyCoder, integer_codes
 from tidewheel.model.pieces import CODER, GENERATION, KEYS, TIMES, Row, Shape
 from tidewheel.model.times import INT64_MIN
@@ -112,7 +113,7 @@ class Run:
     def own_rows(self) -> pa.RecordBatch:
         """This run's rows by themselves, in order of arrival."""
         data = self.source.data
-        return data.take(pa.array(self.row_numbers)) if len(self.row_numbers) else data
+        return take_rows(data, self.row_numbers) if len(self.row_numbers) else data
 
 
 def coalesce(runs: list[Run], template: Template, coder: int, shape: Shape) -> Run:

@@ -14,6 +14,7 @@ from tidewheel.index.run import Run, coalesce
 from tidewheel.index.template import Template
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import Shape
+from tidewheel.model.records import PackageRecord
 
 FAN_IN = 16
 """So many small runs of one level become one run of the next."""
@@ -36,7 +37,7 @@ class TreeView:
 
 
 class Tree:
-    __slots__ = ("born", "bytes", "coder", "late", "matrix", "rows", "runs", "server", "shape", "small", "spanning", "template")
+    __slots__ = ("born", "bytes", "coder", "late", "matrix", "packages", "rows", "runs", "server", "shape", "small", "spanning", "template")
 
     def __init__(self, server: int, late: bool, template: Template, coder: int, shape: Shape, born: float) -> None:
         self.server = server
@@ -48,6 +49,8 @@ class Tree:
         """When the first row came in; meaningless while the tree is empty."""
         self.rows = 0
         self.bytes = 0
+        self.packages: list[PackageRecord] = []
+        """Packages to be recorded when this tree is committed."""
         self.spanning = False
         """Holds part of a package whose other rows are in other trees: they must be committed together."""
         self.runs: list[Run] = []

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model.arrays import take
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec, ZOrder
 from tidewheel.model.times import INT64_MAX, INT64_MIN, TimeAxis, nanoseconds
 
@@ -163,7 +164,9 @@ class IntegerCoder(_OneColumn):
     def _bound(self, value: Any, *, up: bool) -> int:
         t = self.type
         if isinstance(value, pa.Scalar):
-            value = value.as_py()
+            if value.type == t and not pa.types.is_boolean(t):
+                return int(integer_codes(pa.array([value], t))[0])
+            value = value.as_py() if not pa.types.is_timestamp(value.type) else value
         if isinstance(value, np.generic) and value.dtype.kind in "iufb":
             value = value.item()
         if pa.types.is_timestamp(t) or pa.types.is_date(t):
@@ -174,7 +177,7 @@ class IntegerCoder(_OneColumn):
             if type(value) is int or nanoseconds(value) is None:
                 return int(value)
             return axis.lower(value) if up else axis.upper(value)
-        if not isinstance(value, (int, float, Decimal)) or pa.types.is_time(t) or pa.types.is_duration(t):
+        if not isinstance(value, (int, float, Decimal)):
             if not pa.types.is_integer(t) or isinstance(value, str):
                 return int(integer_codes(pa.array([self._scalar(value).as_py()], t))[0])
             raise QueryError(f"{value!r} is no number, and key column {self.columns[0]!r} is {t}")
@@ -289,7 +292,7 @@ class BytesCoder(_OneColumn):
     def common_prefix(self, batch: pa.RecordBatch) -> bytes:
         """What nearly all of a sample of the keys begin with; the few others will be clamped."""
         array = batch.column(self.columns[0])
-        sample = _plain(array.take(np.linspace(0, len(array) - 1, min(len(array), 512)).astype(np.int64)))
+        sample = _plain(take(array, np.linspace(0, len(array) - 1, min(len(array), 512)).astype(np.int64)))
         texts = sorted(t.encode() if isinstance(t, str) else t for t in sample.to_pylist())
         first, last = texts[len(texts) // 64], texts[-1 - len(texts) // 64]
         same = 0
@@ -389,13 +392,42 @@ class ZOrderCoder:
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
         keep = np.ones(batch.num_rows, bool)
         for d, column in enumerate(self.columns):
-            array = batch.column(column)
-            values = np.asarray(array)
+            values = np.asarray(batch.column(column))
+            if values.dtype.kind == "f":
+                values = values.astype(np.float64)  # or NumPy would round the bound to the column's width
             if lo is not None and lo[d] is not None:
-                keep &= values >= lo[d]
+                keep &= _at_least(values, lo[d])
             if hi is not None and hi[d] is not None:
-                keep &= values <= hi[d]
+                keep &= _at_most(values, hi[d])
         return keep
+
+
+def _at_least(values: npt.NDArray[Any], bound: Any) -> Mask:
+    """values >= bound, exactly: integers are compared with integers."""
+    if values.dtype.kind == "f":
+        return np.asarray(values >= _float_up(bound))
+    least = math.ceil(bound) if not math.isinf(bound) else bound
+    info = np.iinfo(values.dtype)
+    return np.full(len(values), least <= info.min) if least <= info.min or least > info.max else np.asarray(values >= least)
+
+
+def _at_most(values: npt.NDArray[Any], bound: Any) -> Mask:
+    if values.dtype.kind == "f":
+        return np.asarray(values <= _float_down(bound))
+    most = math.floor(bound) if not math.isinf(bound) else bound
+    info = np.iinfo(values.dtype)
+    return np.full(len(values), most >= info.max) if most >= info.max or most < info.min else np.asarray(values <= most)
+
+
+def _float_up(value: Any) -> float:
+    """The least float at or above a number."""
+    number = float(value)
+    return math.nextafter(number, math.inf) if number < value else number
+
+
+def _float_down(value: Any) -> float:
+    number = float(value)
+    return math.nextafter(number, -math.inf) if number > value else number
 
 
 def _number(value: Any) -> float:

@@ -30,17 +30,29 @@ def view(address, n, dtype):
     return nb.carray(_pointer(address, dtype), (n,), dtype)
 
 
+if nb.config.DISABLE_JIT:  # the kernels as plain Python, for a test and for a debugger
+
+    class _Memory:
+        def __init__(self, address, n, dtype):
+            most = (1 << 40) // np.dtype(dtype).itemsize  # kernels ask for "no end" by the greatest int64
+            shape = (min(max(int(n), 0), most) if address else 0,)
+            self.__array_interface__ = {"version": 3, "data": (int(address), False), "shape": shape, "typestr": np.dtype(dtype).str}
+
+    def view(address, n, dtype):
+        return np.asarray(_Memory(address, n, dtype))
+
+
 @nb.njit("void(int64, int64, int64, int64, uint8[::1], int64[::1])", **JIT)
 def byte_codes(offsets, wide, data, n, prefix, out):
     """Order-preserving codes of byte strings: the eight bytes after `prefix`; strings outside the prefix are clamped.
 
-    `offsets` addresses n + 1 offsets (int64 if wide, else int32); wide < 0 means fixed size strings of -wide bytes.
+    `offsets` addresses n + 1 offsets (int64 if wide, else int32); 0 means strings of the fixed size -wide.
     """
     p = prefix.shape[0]
     narrow = view(offsets, n + 1, np.int32)
     broad = view(offsets, n + 1, np.int64)
     for i in range(n):
-        if wide < 0:
+        if offsets == 0:
             a = -wide * i
             b = a - wide
         elif wide:

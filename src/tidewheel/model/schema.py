@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
+from tidewheel.model.arrays import with_wide_dictionaries
 from tidewheel.model.times import DATE_UNITS, TimeAxis, parse_duration
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -153,6 +154,7 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
         raise SchemaError(f"a table's name is made of letters, digits and _, and starts with a letter, not {name!r}")
     schema = as_schema(schema)
     _check_fields(name, schema)
+    schema = pa.schema([f.with_type(with_wide_dictionaries(f.type)) for f in schema], schema.metadata)
     axis = _time_axis(name, schema, time)
     rule = ColumnKey(key) if isinstance(key, str) else key
     if not isinstance(rule, (ColumnKey, ZOrder, Ip)):

@@ -56,22 +56,27 @@ class TimeAxis:
         return -(-int(seconds * 1e9) // self.nanos)
 
     def lower(self, value: Any) -> int:
-        """The first code at or after `value`: the closed lower end of an interval."""
+        """The first code at or after `value`: the closed lower end of an interval. It may lie beyond int64."""
         return INT64_MIN if value is None else self._code(value, up=True)
 
     def upper(self, value: Any) -> int:
-        """The last code at or before `value`: the closed upper end of an interval."""
+        """The last code at or before `value`: the closed upper end of an interval. It may lie beyond int64."""
         return INT64_MAX if value is None else self._code(value, up=False)
+
+    def interval(self, lo: Any, hi: Any) -> tuple[int, int]:
+        """A closed interval in codes that fit int64; (1, 0) if nothing can lie in it."""
+        first, last = self.lower(lo), self.upper(hi)
+        if first > last or first > INT64_MAX or last < INT64_MIN:
+            return 1, 0
+        return max(first, INT64_MIN), min(last, INT64_MAX)
 
     def _code(self, value: Any, *, up: bool) -> int:
         if type(value) is int:
-            return min(max(value, INT64_MIN), INT64_MAX)
+            return value
         nanos = nanoseconds(value)
         if nanos is None:
-            code = int(value)
-        else:
-            code = -(-nanos // self.nanos) if up else nanos // self.nanos
-        return min(max(code, INT64_MIN), INT64_MAX)
+            return int(value)
+        return -(-nanos // self.nanos) if up else nanos // self.nanos
 
     def show(self, code: int) -> str:
         """A code as people read it."""

@@ -59,7 +59,7 @@ class Coordinator:
         if len(intervals) < len(version.coders):
             intervals = intervals * len(version.coders)
         t0, t1 = pair(query.time, "time")
-        first, last = spec.time.lower(t0), spec.time.upper(t1)
+        first, last = spec.time.interval(t0, t1)
         found = find(version, intervals, first, last, self.stored)
         return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), began)
 

@@ -38,7 +38,7 @@ def _code(code: int) -> str:
 def rows_text(table: pa.Table, total: int | None) -> str:
     """A few rows as a table, with a last line that says how many there are."""
     names = table.schema.names
-    rows = [[_cell(v) for v in row.values()] for row in table.to_pylist()]
+    rows = [[_cell(column[i]) for column in table.columns] for i in range(table.num_rows)]
     widths = [max([len(n), *(len(r[i]) for r in rows)]) for i, n in enumerate(names)]
     lines = ["  ".join(n.ljust(w) for n, w in zip(names, widths, strict=True)).rstrip()]
     lines += ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -49,6 +49,10 @@ def rows_text(table: pa.Table, total: int | None) -> str:
     return "\n".join(lines)
 
 
-def _cell(value: object) -> str:
+def _cell(scalar: pa.Scalar) -> str:
+    try:
+        value = scalar.as_py()
+    except (OverflowError, ValueError):  # a time that Python has no date for
+        value = getattr(scalar, "value", "?")
     text = "" if value is None else str(value)
     return text if len(text) <= 40 else text[:39] + "…"

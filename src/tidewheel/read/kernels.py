@@ -221,7 +221,6 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
         wanted = np.uint64(0)
         if masked and not whole_time:
             wanted = _query_mask(row[MASK_START], row[MASK_WIDTH], t0, t1)
-        done = -1
         read = 0
         c = row[CODER]
         for iv in range(intervals):
@@ -231,8 +230,6 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                 continue
             l1 = _first_above(bounds, leaves, k1) - 1
             l0 = _first_from(bounds, leaves, bounds[_first_above(bounds, leaves, k0) - 1])
-            if l0 <= done:
-                l0 = done + 1
             for l in range(l0, l1 + 1):
                 a = np.int64(starts[l])
                 b = np.int64(starts[l + 1])
@@ -250,6 +247,8 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         lo = row[KMIN]
                     if row[KMAX] < hi:
                         hi = row[KMAX]
+                if iv and lo <= khi[c, iv - 1]:
+                    continue  # an interval before this one has met the leaf, and taken it whole
                 inside_time = whole_time
                 if not whole_time:
                     if zoned:
@@ -258,7 +257,6 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         inside_time = ztmin[l] >= t0 and ztmax[l] <= t1
                     if masked and not inside_time and (masks[l] & wanted) == np.uint64(0):
                         continue
-                done = l
                 read += 1
                 if mode == 2:
                     inside_key = True

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.arrays import take
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, OTHER, PERM, SLOTS, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.read import kernels as k
 from tidewheel.read.scan import Found, Matrix, verify
@@ -124,7 +125,7 @@ def _arrow_column(found: Found, segments: Matrix, c: int, type_: pa.DataType) ->
         if perm:
             numbers = np.empty(length, np.uint32)
             k.row_numbers(perm, first, numbers)
-            parts.append(array.take(pa.array(numbers)))
+            parts.append(take(array, numbers))
         else:
             parts.append(array.slice(first, length))
     if pa.types.is_dictionary(type_):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model.arrays import take_rows, without_views
 
 _TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s",]+))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
 
@@ -39,14 +40,25 @@ def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
     """Sorted, stable, nulls last. Types that Arrow cannot sort are a QueryError."""
     columns = {}
     for key in keys:
-        column = table.column(key.column)
-        columns[key.column] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        columns[key.column] = _sortable(table.column(key.column))
     by = pa.table(columns)
     try:
         order = pc.sort_indices(by, [(k.column, "descending" if k.descending else "ascending", "at_end") for k in keys])
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, TypeError) as e:
         raise QueryError(f"order_by: {e}") from None
-    return table.take(order)
+    return pa.Table.from_batches([take_rows(b, order.to_numpy()) for b in table.combine_chunks().to_batches()], table.schema)
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same order in a type that Arrow can sort."""
+    type_, t = column.type, pa.types
+    if t.is_dictionary(type_):
+        return _sortable(column.cast(type_.value_type))
+    if t.is_float16(type_):
+        return column.cast(pa.float32())
+    if t.is_decimal32(type_) or t.is_decimal64(type_):
+        return column.cast(pa.decimal128(type_.precision, type_.scale))
+    return column.cast(without_views(type_))
 
 
 def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey], limit: int | None) -> pa.Table:

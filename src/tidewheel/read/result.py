@@ -12,6 +12,7 @@ import pyarrow as pa
 from tidewheel.errors import LimitError, QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.pieces import SOURCE
+from tidewheel.model.arrays import take_rows
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.read.coordinator import Coordinator, check_limit, sort_keys
 from tidewheel.read.explain import plan_text
@@ -213,4 +214,7 @@ def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.R
         mask = mask.combine_chunks()
     if not isinstance(mask, pa.BooleanArray) or len(mask) != batch.num_rows:
         raise QueryError("where: the function must return one boolean per row of the batch it is given, as an Arrow or NumPy array")
-    return batch.filter(mask)
+    try:
+        return batch.filter(mask)
+    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
+        return take_rows(batch, np.flatnonzero(np.asarray(mask.fill_null(False))))

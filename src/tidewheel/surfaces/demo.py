@@ -6,6 +6,9 @@ the warehouse is closed, also after Ctrl-C or an error in either of them.
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +24,7 @@ from rich.live import Live
 from rich.table import Table as Grid
 
 import tidewheel as tw
+from tidewheel.errors import ExistsError
 from tidewheel.surfaces.fleet import BEIJING, CENTRE, SCHEMA, START, Fleet
 
 if TYPE_CHECKING:
@@ -68,6 +72,8 @@ def run(request: Request, console: Console | None = None) -> int:
     with ExitStack() as stack:
         root = request.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-")))
         warehouse = stack.enter_context(tw.open(str(root)))
+        if "taxi" in warehouse.tables():
+            raise ExistsError(f"{root} has a table 'taxi' already, perhaps of an earlier demo; give --keep another folder or delete it")
         taxi = warehouse.create_table("taxi", SCHEMA, time="ts", key=tw.zorder("lon", "lat", bounds=BEIJING))
         console.print(
             f"A fleet of 10,000 simulated taxis reports {request.rows_per_second:,} positions a second for {request.seconds:g} s, "
@@ -98,7 +104,7 @@ def _work(request: Request, taxi: Table, progress: Progress, console: Console) -
     for thread in threads:
         thread.start()
     try:
-        _show(taxi, progress, stop, console)
+        _show(request, taxi, progress, stop, console)
     except KeyboardInterrupt:
         console.print("Stopped early.")
     finally:
@@ -138,23 +144,24 @@ def _query(request: Request, taxi: Table, progress: Progress, stop: threading.Ev
         progress.rows_read += answer.num_rows
 
 
-def _show(taxi: Table, progress: Progress, stop: threading.Event, console: Console) -> None:
+def _show(request: Request, taxi: Table, progress: Progress, stop: threading.Event, console: Console) -> None:
     """Draw the state until the work stops: in place on a terminal, as plain lines elsewhere."""
     if not console.is_terminal:
         while not stop.wait(2.0):
-            console.print("  ".join(f"{name} {value}" for name, value in _facts(taxi, progress)), soft_wrap=True)
+            console.print("  ".join(f"{name} {value}" for name, value in _facts(request, taxi, progress)), soft_wrap=True)
         return
-    with Live(_grid(taxi, progress), console=console, refresh_per_second=8) as live:
+    with Live(_grid(request, taxi, progress), console=console, refresh_per_second=8) as live:
         while not stop.wait(0.25):
-            live.update(_grid(taxi, progress))
-        live.update(_grid(taxi, progress))
+            live.update(_grid(request, taxi, progress))
+        live.update(_grid(request, taxi, progress))
 
 
-def _facts(taxi: Table, progress: Progress) -> list[tuple[str, str]]:
+def _facts(request: Request, taxi: Table, progress: Progress) -> list[tuple[str, str]]:
     state = taxi.state()
     p50, p99 = progress.latency(last=500)
     rate = progress.inserted / progress.insert_seconds if progress.insert_seconds else 0.0
     facts = [
+        ("seconds", f"{min(progress.insert_seconds, request.seconds):.0f} of {request.seconds:g}"),
         ("rows/s", f"{rate:,.0f}"),
         ("fresh rows", f"{state.fresh_rows:,}"),
         ("historical rows", f"{state.historical_rows:,}"),
@@ -170,11 +177,11 @@ def _facts(taxi: Table, progress: Progress) -> list[tuple[str, str]]:
     return facts
 
 
-def _grid(taxi: Table, progress: Progress) -> Grid:
+def _grid(request: Request, taxi: Table, progress: Progress) -> Grid:
     grid = Grid(show_header=False, box=None, padding=(0, 2))
     grid.add_column(style="cyan")
     grid.add_column(justify="right")
-    for name, value in _facts(taxi, progress):
+    for name, value in _facts(request, taxi, progress):
         grid.add_row(name, value)
     return grid
 
@@ -227,14 +234,25 @@ def _summarise(request: Request, taxi: Table, progress: Progress, console: Conso
 
 def _next_steps(request: Request) -> list[str]:
     root = str(request.keep) if request.keep else "demo-data"
+    tidewheel, python = _programs()
     if request.keep:
-        first = f"tidewheel demo --keep {root}-fast --rows-per-second 2000000 --seconds 10   # how fast is this machine?"
+        first = f"{tidewheel} demo --keep {root}-fast --rows-per-second 2000000 --seconds 10   # how fast is this machine?"
     else:
-        first = f"tidewheel demo --keep {root}   # the same again, and the warehouse stays"
+        first = f"{tidewheel} demo --keep {root}   # the same again, and the warehouse stays"
     opened = f"import tidewheel as tw; taxi = tw.open('{root}').table('taxi')"
     box = "box=(116.35, 39.85, 116.45, 39.95)"
     return [
         first,
-        f'python -c "{opened}; print(taxi)"',
-        f"python -c \"{opened}; print(taxi.query({box}, where='speed > 60'))\"",
+        f'{python} -c "{opened}; print(taxi)"',
+        f"{python} -c \"{opened}; print(taxi.query({box}, where='speed > 60'))\"",
     ]
+
+
+def _programs() -> tuple[str, str]:
+    """How to call the command and its Python from here: by name if the PATH leads to them, else by path (`make demo` activates nothing)."""
+    folder = os.path.dirname(sys.executable)
+    if os.path.dirname(shutil.which("python") or "") == folder:
+        return "tidewheel", "python"
+    near = os.path.relpath(folder)
+    shown = folder if near.startswith("..") else near
+    return os.path.join(shown, "tidewheel"), os.path.join(shown, "python")

@@ -24,13 +24,13 @@ SERIAL, TIME, KEY, SIGN = "n", "ts", "k", "sign"
 """Columns of every table: a serial number, the time, the key (z-orders have others), and a nullable small number."""
 
 KEY_TYPES: tuple[pa.DataType, ...] = (
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(),
-    pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns"),
-    pa.timestamp("ns", "Europe/Vienna"), pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), pa.duration("s"), pa.duration("ns"),
-    pa.decimal32(7, 2), pa.decimal64(18, 0), pa.decimal128(5, 2), pa.decimal128(38, 10), pa.decimal128(38, 0), pa.decimal256(76, 20),
-    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3), pa.binary(20),
-    pa.dictionary(pa.int32(), pa.int64()), pa.dictionary(pa.int16(), pa.string()), pa.dictionary(pa.int32(), pa.float64()),
-    pa.dictionary(pa.uint32(), pa.binary()), pa.dictionary(pa.int32(), pa.timestamp("ms")),
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.float32(),
+    pa.float64(), pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "UTC"),
+    pa.timestamp("ns"), pa.timestamp("ns", "Europe/Vienna"), pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"),
+    pa.duration("s"), pa.duration("ns"), pa.decimal32(7, 2), pa.decimal64(18, 0), pa.decimal128(5, 2), pa.decimal128(38, 10),
+    pa.decimal128(38, 0), pa.decimal256(76, 20), pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+    pa.binary_view(), pa.binary(3), pa.binary(20), pa.dictionary(pa.int32(), pa.int64()), pa.dictionary(pa.int16(), pa.string()),
+    pa.dictionary(pa.int32(), pa.float64()), pa.dictionary(pa.uint32(), pa.binary()), pa.dictionary(pa.int32(), pa.timestamp("ms")),
 )  # fmt: skip
 
 COORDINATES: tuple[pa.DataType, ...] = (
@@ -45,11 +45,12 @@ TIMES: tuple[tuple[pa.DataType, str], ...] = (
 VIEWS: tuple[pa.DataType, ...] = (pa.string_view(), pa.binary_view(), pa.struct([("v", pa.string_view())]))
 
 PAYLOADS: tuple[pa.DataType, ...] = (
-    pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(),
-    pa.binary(5), pa.date32(), pa.timestamp("ns", "UTC"), pa.time64("us"), pa.duration("ms"), pa.decimal64(12, 3), pa.decimal128(20, 4),
-    pa.decimal256(60, 1), pa.null(), pa.month_day_nano_interval(), pa.dictionary(pa.int16(), pa.string()), pa.dictionary(pa.int32(), pa.int64()),
-    pa.list_(pa.int32()), pa.large_list(pa.string()), pa.list_(pa.float32(), 3), pa.struct([("a", pa.int16()), ("b", pa.string())]),
-    pa.map_(pa.string(), pa.int64()), pa.list_(pa.struct([("x", pa.list_(pa.bool_())), ("y", pa.dictionary(pa.int32(), pa.string()))])),
+    pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(),
+    pa.large_binary(), pa.binary(5), pa.date32(), pa.timestamp("ns", "UTC"), pa.time64("us"), pa.duration("ms"), pa.decimal64(12, 3),
+    pa.decimal128(20, 4), pa.decimal256(60, 1), pa.null(), pa.month_day_nano_interval(), pa.dictionary(pa.int16(), pa.string()),
+    pa.dictionary(pa.int32(), pa.int64()), pa.list_(pa.int32()), pa.large_list(pa.string()), pa.list_(pa.float32(), 3),
+    pa.struct([("a", pa.int16()), ("b", pa.string())]), pa.map_(pa.string(), pa.int64()),
+    pa.list_(pa.struct([("x", pa.list_(pa.bool_())), ("y", pa.dictionary(pa.int32(), pa.string()))])),
     pa.struct([("m", pa.map_(pa.int32(), pa.list_(pa.binary()))), ("t", pa.timestamp("ns"))]), pa.uuid(), pa.json_(), pa.bool8(),
     *VIEWS,
 )  # fmt: skip
@@ -158,10 +159,7 @@ class Stream:
         star = self.rng.choice(self.known)
         return {
             KEY: build(
-                [
-                    star if self.rng.random() < hot else self.rng.choice(own if self.rng.random() < 0.7 else self.known)
-                    for _ in range(n)
-                ],
+                [star if self.rng.random() < hot else self.rng.choice(own if self.rng.random() < 0.7 else self.known) for _ in range(n)],
                 type_,
             )
         }

@@ -45,8 +45,8 @@ BYTES = [
     b"prefix--\x00",
     b"prefix--\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 ]
-ADDRESSES = ["0.0.0.0", "255.255.255.255", "10.0.0.1", "9.255.255.255", "::", "::1", "::ffff:10.0.0.1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-             "2001:db8::1", "2001:db8::2", "2001:db8:0:0:1::", "fe80::1"]  # fmt: skip
+ADDRESSES = ["0.0.0.0", "255.255.255.255", "10.0.0.1", "9.255.255.255", "::", "::1", "::ffff:10.0.0.1",
+             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2001:db8::1", "2001:db8::2", "2001:db8:0:0:1::", "fe80::1"]  # fmt: skip
 
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 

@@ -19,6 +19,7 @@ from tidewheel.chunk.format import Leaves
 from tidewheel.index.run import Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
+from tidewheel.model.arrays import take
 from tidewheel.model.codes import Codes, integer_codes
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.write import kernels as k
@@ -219,5 +220,4 @@ def _arrow_column(plan: _Plan, runs: list[Run], c: int) -> pa.Array:
     parts = pa.chunked_array([run.batch.column(c) for run in runs], runs[0].batch.schema.field(c).type)
     parts = parts.unify_dictionaries()
     whole = pa.concat_arrays(parts.chunks) if parts.num_chunks != 1 else parts.chunk(0)
-    taken = whole.take(pa.array(order))
-    return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+    return take(whole, order)

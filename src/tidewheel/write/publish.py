@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +65,6 @@ class Publisher:
         self.closed = False
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
         self._wake = wake
-        self._pending_packages: dict[int, list[PackageRecord]] = {}
 
     def resume(self, chunks: list[ChunkLike], masks: list[MaskRecord], servers: list[ServerRecord]) -> None:
         """Take up what the catalog knows. Called once, before the table is used."""
@@ -134,8 +133,7 @@ class Publisher:
                 self.metrics.late_rows += run.rows if late else 0
             self.metrics.batches += 1
             if package is not None:
-                first = next(iter(touched.values()))
-                self._pending_packages.setdefault(id(first), []).append(package)
+                next(iter(touched.values())).packages.append(replace(package, generation=generation))
                 for tree in touched.values():
                     tree.spanning = tree.spanning or len(touched) > 1
             self._swap(generation=generation)
@@ -186,12 +184,10 @@ class Publisher:
         for server in self.servers:
             for tree in trees:
                 server.take_off(tree)
-        packages = [p for tree in trees for p in self._pending_packages.pop(id(tree), [])]
         groups = [trees] if any(t.spanning for t in trees) else [[t] for t in trees]
         views = {id(t): t.view() for t in trees}
         for group in groups:
-            mine = packages if len(groups) == 1 else [p for p in packages if p.generation in _generations(group)]
-            self.jobs.append(FlushJob([views[id(t)] for t in group], mine))
+            self.jobs.append(FlushJob([views[id(t)] for t in group], [p for t in group for p in t.packages]))
         self._swap(sealed=self.version.sealed + tuple(views.values()))
         if is_uneven([s.rows_taken for s in self.servers], 65536) and self.dispatch is not None:
             self._rebalance(list(views.values()))
@@ -300,7 +296,3 @@ class Publisher:
             old.masks if masks is None else masks,
             self.coders.all,
         )
-
-
-def _generations(trees: list[Tree]) -> set[int]:
-    return {g for tree in trees for run in tree.runs for g in range(run.generation_lo, run.generation_hi + 1)}

@@ -1,0 +1,64 @@
+"""What Arrow cannot do with every type, done for every type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def take(array: pa.Array, rows: npt.NDArray[np.integer]) -> pa.Array:
+    """The rows of these numbers. Arrow has no `take` for views and run-end encoded arrays."""
+    try:
+        return array.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        pass
+    plain = without_views(array.type)
+    if plain != array.type:
+        return take(array.cast(plain), rows).cast(array.type)
+    return pa.concat_arrays([array.slice(i, 1) for i in rows.tolist()])
+
+
+def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([take(column, rows) for column in batch.columns], schema=batch.schema)
+
+
+def without_views(type_: pa.DataType) -> pa.DataType:
+    """The type with views made into plain text and binary."""
+
+    def plain(t: pa.DataType) -> pa.DataType:
+        return pa.large_string() if pa.types.is_string_view(t) else pa.large_binary() if pa.types.is_binary_view(t) else t
+
+    return _replaced(type_, plain)
+
+
+def with_wide_dictionaries(type_: pa.DataType) -> pa.DataType:
+    """The type with 32-bit dictionary indices: a table holds more different values than a batch that fits eight bits."""
+
+    def wide(t: pa.DataType) -> pa.DataType:
+        narrow = pa.types.is_dictionary(t) and t.index_type.bit_width < 32
+        return pa.dictionary(pa.int32(), t.value_type, t.ordered) if narrow else t
+
+    return _replaced(type_, wide)
+
+
+def _replaced(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with every type in it changed, inside structs, lists and maps too."""
+    t = pa.types
+
+    def inner(field: pa.Field) -> pa.Field:
+        return field.with_type(_replaced(field.type, change))
+
+    if t.is_struct(type_):
+        return pa.struct([inner(f) for f in type_.fields])
+    if t.is_list(type_):
+        return pa.list_(inner(type_.value_field))
+    if t.is_large_list(type_):
+        return pa.large_list(inner(type_.value_field))
+    if t.is_fixed_size_list(type_):
+        return pa.list_(inner(type_.value_field), type_.list_size)
+    if t.is_map(type_):
+        return pa.map_(inner(type_.key_field), inner(type_.item_field), type_.keys_sorted)
+    return change(type_)
