@@ -80,7 +80,7 @@ class LocalTable:
     # ---- writing ----------------------------------------------------------------------------------------
 
     def insert(self, data: Any, package: str | None, on_bad: str) -> Ack:
-        self.engine.check_open()
+        self._check_open()
         if package is not None:
             return self._insert_package(data, package, on_bad)
         accepted = self.acceptor.accept(data, on_bad)
@@ -127,7 +127,7 @@ class LocalTable:
 
     def replace(self, data: Any, time: Any) -> Ack:
         """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
-        self.engine.check_open()
+        self._check_open()
         lo, hi = pair(time, "time")
         first, last = self.spec.time.interval(lo, hi)
         if first > last:
@@ -168,17 +168,25 @@ class LocalTable:
             at += batch.num_rows
 
     def flush(self) -> None:
-        """Everything inserted before this call is in chunks and in the catalog when it returns."""
-        self.engine.check_open()
+        """Everything inserted before this call is in chunks and in the catalog when it returns, rejects included."""
+        self._check_open()
+        rejects = self.engine.rejects_of(self.spec.name, create=False)
+        if rejects is not None:
+            rejects.flush()
         self.publisher.wait_flushed(self.publisher.seal())
+
+    def _check_open(self) -> None:
+        self.engine.check_open()
+        self.publisher.check_open()
 
     # ---- reading ----------------------------------------------------------------------------------------
 
     def query(self, query: Query) -> Result:
-        self.engine.check_open()
+        self._check_open()
         return Result(self.coordinator, self.publisher.version, query)
 
     def rejects(self) -> Result:
+        self._check_open()
         rejects = self.engine.rejects_of(self.spec.name, create=False)
         if rejects is None:
             empty = Publisher(TableRecord(0, rejects_spec(self.spec.name)), self.engine.settings, self.engine.clock, lambda: None)
@@ -230,7 +238,10 @@ class LocalEngine:
 
     def check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"the warehouse {self.root} was closed; open it again")
+            raise ClosedError(self._why_closed())
+
+    def _why_closed(self) -> str:
+        return f"the warehouse {self.root} was closed; open it again"
 
     def tables(self) -> list[str]:
         self.check_open()
@@ -257,7 +268,11 @@ class LocalEngine:
                 _check_same(there.spec, spec)
                 return there
             record = self.catalog.create_table(spec, self.epoch)
-            self.files.make_folder(names.table_folder(record.id))
+            try:
+                self.files.make_folder(names.table_folder(record.id))
+            except StorageError:
+                self.catalog.drop_table(spec.name, self.epoch)
+                raise
             self._tables[spec.name] = table = LocalTable(self, record)
             return table
 
@@ -287,13 +302,14 @@ class LocalEngine:
             if self.users > 0 or self._closed:
                 return
             _registry.pop(self.root, None)
+        publishers = [table.publisher for table in self._tables.values()]
         try:
-            for table in list(self._tables.values()):
-                table.flush()
+            for publisher in publishers:
+                publisher.close(self._why_closed())
+            for publisher in publishers:
+                publisher.wait_flushed(publisher.seal())
         finally:
             self._closed = True
-            for table in list(self._tables.values()):
-                table.publisher.close()
             self.flusher.stop()
             self._lease.release()
             self.catalog.close()

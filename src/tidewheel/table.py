@@ -75,7 +75,7 @@ class Table:
         """
         return self._local.query(
             Query(
-                key, tuple(box) if box is not None else None, time, where, columns, order_by, limit, aggregate, group_by, timeout
+                key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout
             )
         )  # fmt: skip
 

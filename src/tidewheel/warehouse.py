@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tidewheel.engine import LocalEngine, open_engine
-from tidewheel.errors import SettingsError
+from tidewheel.errors import ClosedError, SettingsError
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
 from tidewheel.settings import Settings
 from tidewheel.table import Table
@@ -38,18 +38,23 @@ class Warehouse:
         self, name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str = "1 hour", if_exists: str = "error"
     ) -> Table:
         """Create a table: an Arrow schema, a time column and a key. With `if_exists="open"`, open it if it is there and the same."""
-        return Table(self._engine.create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
+        return Table(self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
 
     def table(self, name: str) -> Table:
-        return Table(self._engine.table(name))
+        return Table(self._live().table(name))
 
     def tables(self) -> list[str]:
         """The names of all tables."""
-        return self._engine.tables()
+        return self._live().tables()
 
     def drop_table(self, name: str) -> None:
         """Drop a table and its rejects. Results that are still being read go on; their files are deleted after."""
-        self._engine.drop(name)
+        self._live().drop(name)
+
+    def _live(self) -> LocalEngine:
+        if not self._open:
+            raise ClosedError(f"the warehouse {self._engine.root} was closed; open it again")
+        return self._engine
 
     def close(self) -> None:
         """Flush all tables and let go of the warehouse. May be called twice."""

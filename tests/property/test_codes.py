@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def check(case: TableCase, coder: Any, batch: pa.RecordBatch, bounds: list[tuple
     codes = coder.encode(batch)
     assert codes.dtype == np.int64 and len(codes) == len(keys)
     in_order = sorted(range(len(keys)), key=lambda i: keys[i])
-    for a, b in zip(in_order, in_order[1:], strict=False):
+    for a, b in pairwise(in_order):
         assert codes[a] <= codes[b], f"{keys[a]!r} <= {keys[b]!r}, but their codes are {codes[a]} > {codes[b]}"
         if keys[a] == keys[b]:
             assert codes[a] == codes[b], f"{keys[a]!r} == {keys[b]!r}, but their codes are {codes[a]} and {codes[b]}"
@@ -77,7 +78,11 @@ def test_prefixes(type_: pa.DataType) -> None:
     """Under any prefix, values outside it included, codes keep their order."""
 
     @settings(max_examples=examples(15))
-    @given(seed=seeds, prefix=st.binary(max_size=4) | st.sampled_from([b"https://example.org/a/long", b"prefix--", b"\xff", b"\xff" * 9, b"\x00"]), common=st.booleans())
+    @given(
+        seed=seeds,
+        prefix=st.binary(max_size=4) | st.sampled_from([b"https://example.org/a/long", b"prefix--", b"\xff", b"\xff" * 9, b"\x00"]),
+        common=st.booleans(),
+    )
     def run(seed: int, prefix: bytes, common: bool) -> None:
         source = stream(type_, seed)
         batch = source.batch(40)
@@ -103,7 +108,9 @@ def test_ip(type_: pa.DataType) -> None:
     run()
 
 
-@pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4 ", "a.b.c.d", "1..2.3", ":::", "1.2.3.-4", "12345::"])
+@pytest.mark.parametrize(
+    "text", ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4 ", "a.b.c.d", "1..2.3", ":::", "1.2.3.-4", "12345::"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     coder = key_coder(make_spec("t", pa.schema([(TIME, pa.timestamp("us")), (KEY, pa.string())]), time=TIME, key=ip(KEY)))
     refused = coder.refuse(pa.record_batch([pa.array(["1.2.3.4", text, "::1"])], [KEY]))

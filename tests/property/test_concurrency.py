@@ -17,7 +17,16 @@ import tidewheel as tw
 from tests.conftest import SOAK
 
 SECONDS = 60.0 if SOAK else 5.0
-SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("writer", pa.int32()), ("batch", pa.int32()), ("i", pa.int32()), ("text", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("ts", pa.timestamp("us")),
+        ("k", pa.string()),
+        ("writer", pa.int32()),
+        ("batch", pa.int32()),
+        ("i", pa.int32()),
+        ("text", pa.string()),
+    ]
+)
 ROWS = 40
 T0 = 1_770_000_000_000_000
 
@@ -73,7 +82,9 @@ def check_batches(found: pa.Table, sure: dict[int, int], what: str) -> None:
         if count != ROWS or not (mine == np.arange(ROWS)).all():
             twice = mine[:-1][mine[1:] == mine[:-1]].tolist()
             lacks = sorted(set(range(ROWS)) - set(mine.tolist()))
-            raise AssertionError(f"{what}: batch {kind & 0xFFFFFFFF} of writer {kind >> 32} has {count} rows of {ROWS}; twice: {twice}; missing: {lacks}")
+            raise AssertionError(
+                f"{what}: batch {kind & 0xFFFFFFFF} of writer {kind >> 32} has {count} rows of {ROWS}; twice: {twice}; missing: {lacks}"
+            )
     have = set(kinds.tolist())
     for writer, last in sure.items():
         missing = [b for b in range(last + 1) if (writer << 32 | b) not in have]
@@ -172,8 +183,12 @@ def test_replace_is_atomic_for_readers(tmp_path: Path) -> None:
             for slot in range(slots):
                 mine = editions[writers == slot]
                 kinds = np.unique(mine).tolist()
-                assert len(kinds) == 1 and len(mine) == ROWS, f"slot {slot} shows editions {kinds} with {len(mine)} rows of {ROWS}, generation {result.generation}"
-                assert before[slot] <= kinds[0] <= after[slot] + 1, f"slot {slot}: edition {kinds[0]} not in {before[slot]}..{after[slot] + 1}"
+                assert len(kinds) == 1 and len(mine) == ROWS, (
+                    f"slot {slot} shows editions {kinds} with {len(mine)} rows of {ROWS}, generation {result.generation}"
+                )
+                assert before[slot] <= kinds[0] <= after[slot] + 1, (
+                    f"slot {slot}: edition {kinds[0]} not in {before[slot]}..{after[slot] + 1}"
+                )
             assert (writers == 99).sum() >= inserted * ROWS, f"{(writers == 99).sum()} other rows, {inserted * ROWS} were acknowledged"
 
         for work in (*(replace(s) for s in range(slots)), others, read, read):
@@ -206,3 +221,33 @@ def test_a_package_from_many_threads_is_loaded_once(tmp_path: Path) -> None:
             thread.join(60)
         assert sum(not a.duplicate for a in acks) == 20 and len(acks) == 80
         assert table.rows == 20 * ROWS
+
+
+def test_first_inserts_at_the_same_time(tmp_path: Path) -> None:
+    """While one thread makes the first templates, the others must not find some servers ready and others not."""
+    from tidewheel.write.server import IndexingServer
+
+    begin = IndexingServer.begin
+
+    def slowly(self: IndexingServer, *args: Any) -> None:
+        begin(self, *args)
+        time.sleep(0.05)  # what dividing a large first batch takes
+
+    failures: list[BaseException] = []
+    with tw.open(tmp_path, settings=tw.Settings(indexing_servers=3)) as wh, mock.patch.object(IndexingServer, "begin", slowly):
+        table = wh.create_table("t", SCHEMA, time="ts", key="k")
+
+        def work(n: int) -> None:
+            time.sleep(0.03 * n)
+            try:
+                table.insert(rows_of(n, 0))
+            except BaseException as e:
+                failures.append(e)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not failures, f"{type(failures[0]).__name__}: {failures[0]}"
+        assert table.rows == 4 * ROWS

@@ -338,9 +338,11 @@ def test_types_that_never_fit_are_said_once(from_: pa.DataType, to: pa.DataType,
     assert e.value.column == "v" and str(from_) in str(e.value) and str(to) in str(e.value)
 
 
-def test_too_many_values_for_a_dictionary_are_said_as_such() -> None:
-    with pytest.raises(BadRowsError, match="300 different values in one batch are too many for dictionary"):
-        take(pa.table(with_value(pa.array(map(str, range(300))))), one_column(pa.dictionary(pa.int8(), pa.string())))
+def test_narrow_dictionaries_get_wide_indices() -> None:
+    """A table holds more different values than the eight bits of one batch's dictionary."""
+    accepted = take(pa.table(with_value(pa.array(map(str, range(300))))), one_column(pa.dictionary(pa.int8(), pa.string())))
+    assert accepted.batches[0].column("v").type == pa.dictionary(pa.int32(), pa.string())
+    assert accepted.batches[0].num_rows == 300
 
 
 # ------------------------------------------------------------------------------------------------------------- Python values

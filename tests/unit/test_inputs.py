@@ -151,7 +151,7 @@ def test_bad_input_names_table_column_and_rows_and_changes_nothing(taxi: tw.Tabl
 
 @pytest.mark.parametrize("thing", [None, 5, "rows.csv", {"id": [1]}, object(), np.zeros(3), (row for row in ROWS)])
 def test_what_is_no_rows_at_all_is_refused(taxi: tw.Table, thing: Any) -> None:
-    with pytest.raises(tw.InputError, match="'taxi' takes|structured"):
+    with pytest.raises(tw.InputError, match=r"'taxi' takes|structured"):
         taxi.insert(thing)
 
 
@@ -168,7 +168,7 @@ def test_nan_keys_are_refused_and_nan_values_kept(tmp_path: Path) -> None:
 
 def test_many_bad_rows_are_counted_and_the_first_shown(taxi: tw.Table) -> None:
     rows = [row | {"id": None} if i in (2, 4, 5, 6, 7, 8, 9) else row for i, row in enumerate(ROWS)]
-    with pytest.raises(tw.BadRowsError, match="7 rows have no value in the key column.*row 2.*row 4.*row 5.*row 6.*row 7.*…") as error:
+    with pytest.raises(tw.BadRowsError, match=r"7 rows have no value in the key column.*row 2.*row 4.*row 5.*row 6.*row 7.*…") as error:
         taxi.insert(rows)
     assert error.value.rows == (2, 4, 5, 6, 7, 8, 9)
 

@@ -216,7 +216,9 @@ PAYLOADS: dict[str, pa.Array] = {
     "struct": pa.array([None if i % 7 == 3 else {"a": i, "b": str(i)} for i in range(300)]),
     "map": pa.array([[("k", i)] for i in range(300)], pa.map_(pa.string(), pa.int64())),
     "dictionary": pa.array([None if i % 7 == 3 else f"c{i % 9}" for i in range(300)]).dictionary_encode(),
-    "list of dictionary": pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), pa.array([f"c{i % 9}" for i in range(300)]).dictionary_encode()),
+    "list of dictionary": pa.ListArray.from_arrays(
+        pa.array(range(301), pa.int32()), pa.array([f"c{i % 9}" for i in range(300)]).dictionary_encode()
+    ),
     "run ends": pa.RunEndEncodedArray.from_arrays(pa.array(range(10, 301, 10), pa.int32()), pa.array(range(30))),
     "bool": pa.array([None if i % 7 == 3 else i % 2 == 0 for i in range(300)]),
     "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes([i % 256]) * 16 for i in range(300)], pa.binary(16))),

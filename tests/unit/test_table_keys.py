@@ -134,13 +134,16 @@ class TestZOrder:
         a, b, c = rng.integers(-100, 100, 5000), rng.integers(0, 256, 5000), rng.normal(0, 1, 5000).astype(np.float32)
         with tw.open(tmp_path / "wh") as wh:
             table = wh.create_table("t", schema, time="ts", key=tw.zorder("a", "b", "c", bounds=(-100, 0, -3, 100, 255, 3)))
-            table.insert(pa.table([pa.array(a, pa.int32()), pa.array(b, pa.uint8()), c, pa.array(np.arange(5000), pa.timestamp("s"))], schema=schema))
+            table.insert(
+                pa.table([pa.array(a, pa.int32()), pa.array(b, pa.uint8()), c, pa.array(np.arange(5000), pa.timestamp("s"))], schema=schema)
+            )
             table.flush()
             want = ((a >= -5) & (a <= 50) & (b >= 10) & (b <= 99) & (c >= 0) & (c <= 1)).sum()
             assert len(table.query(box=(-5, 10, 0.0, 50, 99, 1.0))) == want
 
     @pytest.mark.parametrize(
-        "columns, bounds", [(("x",), (0, 1)), (("x", "y"), (0, 0, 1)), (("x", "y"), (0, 0, 0, 1)), (("x", "x"), (0, 0, 1, 1)), (("x", "y"), None)]
+        "columns, bounds",
+        [(("x",), (0, 1)), (("x", "y"), (0, 0, 1)), (("x", "y"), (0, 0, 0, 1)), (("x", "x"), (0, 0, 1, 1)), (("x", "y"), None)],
     )
     def test_impossible_z_orders_are_refused(self, columns: tuple[str, ...], bounds: Any) -> None:
         with pytest.raises(tw.InputError):
@@ -278,7 +281,7 @@ class TestDefinitions:
             with pytest.raises(tw.TidewheelError, match="another definition"):
                 wh.create_table("t", self.SCHEMA.remove(2), time="ts", key="id", if_exists="open")
             assert wh.tables() == ["t"]
-            with pytest.raises(tw.NotFoundError, match="no table 'tt'. Did you mean 't'"):
+            with pytest.raises(tw.NotFoundError, match=r"no table 'tt'\. Did you mean 't'"):
                 wh.table("tt")
 
     def test_what_a_table_tells(self, tmp_path: Path) -> None:
@@ -290,7 +293,9 @@ class TestDefinitions:
             assert repr(wh).startswith("<Warehouse") and "1 table" in repr(wh)
 
     def test_schema_metadata_stays(self, tmp_path: Path) -> None:
-        schema = pa.schema([pa.field("id", pa.int64(), metadata={"unit": "m"}), pa.field("ts", pa.timestamp("us"))], metadata={"owner": "me"})
+        schema = pa.schema(
+            [pa.field("id", pa.int64(), metadata={"unit": "m"}), pa.field("ts", pa.timestamp("us"))], metadata={"owner": "me"}
+        )
         with tw.open(tmp_path / "wh") as wh:
             wh.create_table("t", schema, time="ts", key="id").insert([{"id": 1, "ts": 1}])
         with tw.open(tmp_path / "wh") as wh:

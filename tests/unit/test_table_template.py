@@ -11,8 +11,7 @@ import pyarrow as pa
 
 import tidewheel as tw
 from tidewheel.index.template import PAYS, divide, paper_skew, skew
-from tidewheel.surfaces.fleet import BEIJING, Fleet
-from tidewheel.surfaces.fleet import SCHEMA as FLEET_SCHEMA
+from tidewheel.surfaces.fleet import BEIJING, CENTRE
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 
@@ -62,21 +61,30 @@ def test_keys_that_grow_for_ever(tmp_path: Path) -> None:
 
 
 def test_parked_taxis_do_not_trigger_it(tmp_path: Path) -> None:
-    """A quarter of the fleet repeats twelve places: the paper's rule would fire on every chunk and gain nothing."""
-    fleet = Fleet(1, taxis=2000)
+    """A quarter of all reports repeat forty places: the paper's rule would fire on every chunk and gain nothing."""
+    rng = np.random.default_rng(4)
+    stands = rng.normal(CENTRE, 0.08, (40, 2))
+    schema = pa.schema([("lon", pa.float64()), ("lat", pa.float64()), ("ts", pa.timestamp("us"))])
+
+    def reports(first: int) -> pa.RecordBatch:
+        places = rng.normal(CENTRE, 0.12, (5000, 2))
+        parked = rng.random(5000) < 0.25
+        places[parked] = stands[rng.integers(0, len(stands), parked.sum())]
+        ts = pa.array(np.arange(first, first + 5000), pa.timestamp("us"))
+        return pa.RecordBatch.from_arrays([pa.array(places[:, 0]), pa.array(places[:, 1]), ts], schema=schema)
+
     with tw.open(tmp_path / "wh", settings=tw.Settings(chunk_bytes=1 << 20, leaf_rows=128)) as wh:
-        taxi = wh.create_table("taxi", FLEET_SCHEMA, time="ts", key=tw.zorder("lon", "lat", bounds=BEIJING))
-        for _ in range(20):
-            taxi.insert(fleet.batch(5000))
+        taxi = wh.create_table("taxi", schema, time="ts", key=tw.zorder("lon", "lat", bounds=BEIJING))
+        for i in range(20):
+            taxi.insert(reports(i * 5000))
         taxi.flush()
         settled = updates(taxi)
-        for _ in range(60):
-            taxi.insert(fleet.batch(5000))
+        for i in range(20, 80):
+            taxi.insert(reports(i * 5000))
         taxi.flush()
-        assert taxi.state().chunks >= 10
-        assert updates(taxi) - settled <= 1
-        chunk = list(taxi._local.publisher.version.chunks)[-2]
-        codes = np.array(chunk.codes())
+        assert taxi.state().chunks >= 8
+        assert updates(taxi) == settled
+        codes = np.array(list(taxi._local.publisher.version.chunks)[-1].codes())
         bounds = divide(codes, 256)
         counts = np.bincount(np.searchsorted(bounds, codes, side="right") - 1, minlength=256)
         assert paper_skew(counts) > 0.2, "even an exact division is skewed by the paper's measure"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -275,21 +276,21 @@ class TestDrop:
             taxi = create(wh)
             failed: list[BaseException] = []
 
-            def insert() -> None:
+            def insert(taxi: tw.Table) -> None:
                 try:
                     for i in range(500):
                         taxi.insert(rows(i * 1000, i * 1000 + 1000))
                 except tw.TidewheelError as e:
                     failed.append(e)
 
-            thread = threading.Thread(target=insert)
+            thread = threading.Thread(target=insert, args=(taxi,))
             thread.start()
             time.sleep(0.05)
             wh.drop_table("taxi")
             thread.join()
             assert len(failed) == 1
-            del taxi
             failed.clear()
+        del taxi
         gc.collect()
         assert files(root) == []
 
@@ -402,7 +403,7 @@ class TestServersAndThreads:
             taxi.flush()
             assert taxi.state().chunks == servers
             regions = sorted(s.key for s in taxi.query().plan.subqueries)
-            assert all(a[1] < b[0] for a, b in zip(regions, regions[1:], strict=False))
+            assert all(a[1] < b[0] for a, b in itertools.pairwise(regions))
             for _ in range(3):
                 taxi.insert(rows(5000, 6000))
             assert len(taxi.query(key=(100, 200))) == 101 * 8
@@ -442,7 +443,9 @@ class TestServersAndThreads:
                 last = 0
                 while not stop.is_set():
                     n = taxi.query(columns=["n"]).to_arrow()["n"].to_numpy()
-                    whole = len(n) % size == 0 and len(np.unique(n)) == len(n) and (np.bincount(n // size)[np.unique(n // size)] == size).all()
+                    whole = (
+                        len(n) % size == 0 and len(np.unique(n)) == len(n) and (np.bincount(n // size)[np.unique(n // size)] == size).all()
+                    )
                     if not whole or len(n) < last:
                         wrong.append(len(n))
                     last = len(n)

@@ -15,7 +15,7 @@ class Query:
     """What was asked. Intervals are closed on both ends; None is open."""
 
     key: Bounds | None = None
-    box: tuple[Any, ...] | None = None
+    box: Sequence[Any] | None = None
     time: Bounds | None = None
     where: Predicate | None = None
     columns: Sequence[str] | None = None

@@ -52,8 +52,8 @@ class TimeAxis:
         return nanoseconds // self.nanos
 
     def seconds(self, seconds: float) -> int:
-        """A span of seconds in units of the column, rounded up."""
-        return -(-int(seconds * 1e9) // self.nanos)
+        """A span of seconds in units of the column, rounded up; at most 2^62 of them."""
+        return -(-int(min(seconds * 1e9, 4e18)) // self.nanos)
 
     def lower(self, value: Any) -> int:
         """The first code at or after `value`: the closed lower end of an interval. It may lie beyond int64."""

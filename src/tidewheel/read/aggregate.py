@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidewheel.errors import QueryError
+from tidewheel.errors import QueryError, TidewheelError
 from tidewheel.model.query import Query
 from tidewheel.read.expressions import quoted, referenced, run
 
@@ -20,7 +20,11 @@ class Aggregation:
 
     def __init__(self, coordinator: Coordinator, query: Query) -> None:
         names = coordinator.names
+        if query.group_by is not None and not isinstance(query.group_by, (str, list, tuple)):
+            raise QueryError(f"group_by is a list of columns, not {query.group_by!r}")
         groups = [query.group_by] if isinstance(query.group_by, str) else list(query.group_by or ())
+        if query.aggregate is not None and not isinstance(query.aggregate, Mapping):
+            raise QueryError(f"aggregate is a mapping like {{'n': 'count(*)', 'v': 'avg(speed)'}}, not {query.aggregate!r}")
         wanted = dict(query.aggregate or {})
         if query.columns is not None:
             raise QueryError("columns cannot be given together with aggregate or group_by: the answer has the groups and the aggregates")
@@ -36,9 +40,25 @@ class Aggregation:
         self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
+        # with a count beside them, expressions that do not aggregate are refused
+        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names)
         self.schema = run(self._sql, empty, names).schema
 
     def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
         picked = pa.schema([schema.field(n) for n in self.reads])
-        stream = (batch.select(self.reads) for batch in batches)
-        return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream), self._names)
+        failure: list[TidewheelError] = []
+
+        def stream() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in batches:
+                    yield batch.select(self.reads)
+            except TidewheelError as e:  # DuckDB would wrap it into an error of its own
+                failure.append(e)
+                raise
+
+        try:
+            return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream()), self._names)
+        except QueryError:
+            if failure:
+                raise failure[0] from None
+            raise

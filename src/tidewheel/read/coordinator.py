@@ -125,6 +125,12 @@ def check_limit(limit: Any) -> int | None:
     return int(limit)
 
 
+def check_timeout(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise QueryError(f"timeout is a number of seconds, not {timeout!r}")
+    return timeout
+
+
 def sort_keys(coordinator: Coordinator, order_by: Any, names: Sequence[str]) -> list[SortKey]:
     keys = parse_order(order_by)
     for key in keys:

@@ -89,7 +89,9 @@ class Filter:
         self._sql = f"SELECT CAST(({expression}\n) AS BOOLEAN) AS keep FROM t"
         self._names = self.columns or (schema.names[0],)
         self.columns = self._names
-        self.mask(pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names])), schema.names)
+        nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names]))
+        if len(self.mask(nothing, schema.names)):
+            raise QueryError(f"where: {expression!r} aggregates; it must say of every row by itself whether to keep it")
 
     def mask(self, rows: pa.RecordBatch | pa.Table, names: list[str] | None = None) -> pa.Array:
         """Which rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""

@@ -26,6 +26,8 @@ def parse_order(order_by: Any) -> list[SortKey]:
     """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last."""
     if order_by is None:
         return []
+    if not isinstance(order_by, (str, list, tuple)):
+        raise QueryError(f"order_by is like 'ts desc, plate', not {order_by!r}")
     terms = order_by.split(",") if isinstance(order_by, str) else list(order_by)
     keys = []
     for term in terms:

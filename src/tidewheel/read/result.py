@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from tidewheel.errors import LimitError, QueryError
 from tidewheel.index.version import Version
-from tidewheel.model.pieces import SOURCE
 from tidewheel.model.arrays import take_rows
+from tidewheel.model.pieces import SOURCE
 from tidewheel.model.query import Plan, Query, Stats, Subquery
-from tidewheel.read.coordinator import Coordinator, check_limit, sort_keys
+from tidewheel.read.coordinator import Coordinator, check_limit, check_timeout, sort_keys
 from tidewheel.read.explain import plan_text
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, first, top
@@ -37,7 +37,7 @@ class Result:
         self._coordinator = coordinator
         self._query = query
         self._limit = check_limit(query.limit)
-        self._deadline = None if query.timeout is None else began + query.timeout
+        self._deadline = None if query.timeout is None else began + check_timeout(query.timeout)
         self._aggregation: Any = None
         self._filter: Any = None
         if query.aggregate is not None or query.group_by is not None:
@@ -108,6 +108,8 @@ class Result:
         try:
             from tidewheel.read.explain import rows_text
 
+            if table.num_rows < 10:
+                return rows_text(table, table.num_rows)
             return rows_text(table, len(self) if self._rows is not None or self._query.where is None else None)
         except LimitError as e:
             return f"<Result of {self._coordinator.spec.name!r}: {e}>"

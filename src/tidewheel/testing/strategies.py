@@ -90,7 +90,7 @@ def table_cases(draw: st.DrawFn, keys: Sequence[pa.DataType] = KEY_TYPES, payloa
             fields += [pa.field(n, t) for n, t in zip(names, types, strict=True)]
             key = zorder(*names, bounds=tuple([bounds[0]] * len(names) + [bounds[1]] * len(names)))
         case "ip":
-            text = draw(st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]))
+            text = draw(st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]))
             fields.append(pa.field(KEY, text))
             key = ip(KEY)
         case _:

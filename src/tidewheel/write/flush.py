@@ -34,7 +34,7 @@ from tidewheel.settings import Settings
 from tidewheel.write import kernels as k
 from tidewheel.write.arrange import Arranged, Arranger
 from tidewheel.write.publish import FlushJob, Publisher
-from tidewheel.write.server import better_template, usual_end
+from tidewheel.write.server import better_template
 
 RETRY_SECONDS = 1.0
 
@@ -93,12 +93,16 @@ class Flusher:
         while not self._stop:
             event.wait(min(1.0, self._settings.flush_after / 4))
             event.clear()
-            for publisher in self._tables():
-                if number == 0:
-                    publisher.redivide()
-                    publisher.seal(self._settings.flush_after)
-                while not self._stop and (job := publisher.next_job()) is not None:
-                    self._write_job(publisher, job)
+            self._write_round(number)
+
+    def _write_round(self, number: int) -> None:
+        """One look at all tables. A method of its own, so that no table is held on to while we wait."""
+        for publisher in self._tables():
+            if number == 0:
+                publisher.redivide()
+                publisher.seal(self._settings.flush_after)
+            while not self._stop and (job := publisher.next_job()) is not None:
+                self._write_job(publisher, job)
 
     def _write_job(self, publisher: Publisher, job: FlushJob) -> None:
         records: list[ChunkRecord] = []
@@ -122,14 +126,24 @@ class Flusher:
     # ---- committing -------------------------------------------------------------------------------------
 
     def _commit_loop(self) -> None:
-        while (written := self._written.get()) is not None:
-            publisher, job, records = written
-            try:
-                with self._committing:
-                    if not publisher.closed:
-                        self._commit(publisher, job, records)
-            except Exception as e:  # as above
-                self._give_up(publisher, job, records, e)
+        while self._commit_one(self._written.get()):
+            pass
+
+    def _commit_one(self, written: Written | None) -> bool:
+        """Commit what was written; False when there is nothing more to come."""
+        if written is None:
+            return False
+        publisher, job, records = written
+        try:
+            with self._committing:
+                if publisher.dropped:
+                    for record in records:
+                        self._files.remove(record.file)
+                else:
+                    self._commit(publisher, job, records)
+        except Exception as e:  # as above
+            self._give_up(publisher, job, records, e)
+        return True
 
     def _commit(self, publisher: Publisher, job: FlushJob | None, records: list[ChunkRecord], mask: MaskRecord | None = None) -> None:
         began = self._clock.monotonic()
@@ -147,8 +161,9 @@ class Flusher:
 
     def forget(self, publisher: Publisher) -> None:
         """The table is dropped: what is sealed will never be committed. Returns when no commit of it is under way."""
-        publisher.close()
+        publisher.close(f"table {publisher.spec.name!r} was dropped")
         with self._committing:
+            publisher.dropped = True
             publisher.jobs.clear()
 
     def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord) -> None:
@@ -170,14 +185,14 @@ class Flusher:
             return
         began = self._clock.monotonic()
         better = better_template(view, tree.template, publisher.coders)
-        end = usual_end([run.source.times(publisher.spec.time.column) for run in view.holders[: view.count]])
+        times = [run.source.times(publisher.spec.time.column) for run in view.holders[: view.count]]
         with publisher.lock:
             if better is not None:
                 tree.template, tree.coder = better, publisher.coders.number(better.coder.prefix)
                 server.use(better)
                 publisher.metrics.template_updates += 1
                 publisher.metrics.template_seconds += self._clock.monotonic() - began
-            server.late_before = max(server.late_before, end - server.late_after)
+            server.learn_late(times)
 
     def write(self, publisher: Publisher, view: TreeView) -> list[ChunkRecord]:
         """Write a sealed tree: one chunk, or several if one huge batch made it many times as large as a chunk should be."""

@@ -62,7 +62,9 @@ class Publisher:
         """Sealed and not yet committed, oldest first."""
         self.failure: TidewheelError | None = None
         """Why the last flush failed; None once one succeeds."""
-        self.closed = False
+        self.closed = ""
+        """Why it takes no more rows; empty while it does."""
+        self.dropped = False
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
         self._wake = wake
 
@@ -107,11 +109,19 @@ class Publisher:
             batch = batch.coded_by(dispatch.coder, self.shape)
             for server in self.servers:
                 if server.template is None:
-                    before = next(
-                        (c for c in reversed(list(self.version.chunks)) if c.record.server == server.number and not c.record.late), None
-                    )
-                    server.begin(batch, before)
+                    server.begin(batch, self._last_chunk(server.number))
             return dispatch
+
+    def _last_chunk(self, server: int) -> ChunkLike | None:
+        """The server's newest ordinary chunk. One that cannot be read is no reason to refuse rows."""
+        for chunk in reversed(list(self.version.chunks)):
+            if chunk.record.server == server and not chunk.record.late:
+                try:
+                    chunk.open()
+                except TidewheelError:
+                    return None
+                return chunk
+        return None
 
     def _divide_servers(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
@@ -149,8 +159,7 @@ class Publisher:
 
     def _make_room(self) -> None:
         """Back-pressure: wait while too many sealed trees wait for their flush. Called with the lock held."""
-        if self.closed:
-            raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed; open it again")
+        self.check_open()
         allowed = self.settings.sealed_trees * len(self.servers)
         if len(self.version.sealed) < allowed:
             return
@@ -163,8 +172,11 @@ class Publisher:
                 ) from self.failure
             self.flushed.wait(1.0)
         self.metrics.wait_seconds += self.clock.monotonic() - began
+        self.check_open()
+
+    def check_open(self) -> None:
         if self.closed:
-            raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed; open it again")
+            raise ClosedError(self.closed)
 
     # ---- sealing ----------------------------------------------------------------------------------------
 
@@ -199,8 +211,8 @@ class Publisher:
         """Divide the keys anew over the servers, from a sample of what just came in."""
         assert self.dispatch is not None
         coder = self.dispatch.coder
-        sample = pa.concat_batches([run.own_rows()[0].slice(0, 4096) for view in views for run in view.holders[: view.count][-8:]])
-        self._divide_servers(even_dispatch(coder.encode(sample), len(self.servers), coder))
+        sample = [coder.encode(run.own_rows().slice(0, 4096)) for view in views for run in view.holders[: view.count][-8:]]
+        self._divide_servers(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 
     # ---- what the flusher and replace change ------------------------------------------------------------
 
@@ -220,8 +232,8 @@ class Publisher:
             while any(job in self.jobs for job in jobs):
                 if self.failure is not None and self.metrics.flush_failures > failures:
                     raise self.failure
-                if self.closed:
-                    raise ClosedError(f"the warehouse of table {self.spec.name!r} was closed while it was flushed")
+                if self.dropped:
+                    self.check_open()
                 self.flushed.wait(1.0)
 
     def committed(
@@ -274,9 +286,10 @@ class Publisher:
                     self.metrics.template_updates += 1
                     self.metrics.template_seconds += self.clock.monotonic() - began
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
+        """Take no more rows. What is visible stays so, and can still be flushed."""
         with self.lock:
-            self.closed = True
+            self.closed = self.closed or why
             self.flushed.notify_all()
 
     def _swap(

@@ -61,7 +61,7 @@ class IndexingServer:
         if before is not None:
             coder = self.coders.all[self.coders.number(before.record.prefix)]
             self.use(Template(divide(before.codes(), leaves), coder))
-            self.late_before = usual_end([before.times()]) - self.late_after
+            self.learn_late([before.times()])
             return
         coder = self.coders.all[self.coders.number(sample.coder.common_prefix(sample.data))]
         self.use(Template(divide(sample.coded_by(coder, self.shape).codes, leaves), coder))
@@ -74,6 +74,10 @@ class IndexingServer:
             if tree is not None:
                 tree.template, tree.coder = template, self.coder
         self.check_at = max(ENOUGH * template.leaves, 2 * (self.live.rows if self.live else 0))
+
+    def learn_late(self, times: list[Codes]) -> None:
+        """Rows that are older than what came last, less Δt, will be late."""
+        self.late_before = max(self.late_before, usual_end(times) - self.late_after, INT64_MIN)
 
     def tree(self, late: bool, now: float) -> Tree:
         """The tree for new rows; made when it is first needed."""

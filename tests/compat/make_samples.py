@@ -1,0 +1,134 @@
+"""Made the samples of `v1`: a small warehouse with a bit of everything, and the rows it must give for ever.
+
+Run once per format version, with the first Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples are
+then checked in and never made again. A later format gets a folder of its own beside them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import sys
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import tidewheel as tw
+
+DAY = dt.datetime(2026, 1, 1)
+N = 120
+
+
+def some(values: list[object]) -> list[object]:
+    """With a null now and then."""
+    return [None if i % 7 == 3 else v for i, v in enumerate(values)]
+
+
+def everything() -> pa.Table:
+    """One column of nearly every type; `n` numbers the rows."""
+    n = range(N)
+    columns = {
+        "n": pa.array(n, pa.int64()),
+        "plate": pa.array([f"city/taxi-{i * 37 % 100:03d}" for i in n]),
+        "ts": pa.array([DAY + dt.timedelta(minutes=i) for i in n], pa.timestamp("us", "UTC")),
+        "small": pa.array(some([i % 100 for i in n]), pa.int8()),
+        "large": pa.array(some([2**63 + i for i in n]), pa.uint64()),
+        "half": pa.array(some([np.float16(i) for i in n]), pa.float16()),
+        "speed": pa.array(some([i / 3 for i in n]), pa.float64()),
+        "busy": pa.array(some([i % 2 == 0 for i in n])),
+        "fare": pa.array(some([Decimal(i) / 4 for i in n]), pa.decimal128(20, 2)),
+        "note": pa.array(some(["é" * (i % 5) for i in n])),
+        "label": pa.array(some([f"a label of some length {i}" for i in n]), pa.string_view()),
+        "blob": pa.array(some([bytes([i % 256]) * (i % 4) for i in n]), pa.large_binary()),
+        "hash": pa.array(some([bytes([i % 256]) * 3 for i in n]), pa.binary(3)),
+        "day": pa.array(some([i for i in n]), pa.date32()),
+        "clock": pa.array(some([i for i in n]), pa.time64("us")),
+        "took": pa.array(some([i for i in n]), pa.duration("s")),
+        "kind": pa.array(some([f"kind {i % 5}" for i in n])).dictionary_encode(),
+        "tags": pa.array(some([[f"t{j}" for j in range(i % 4)] for i in n])),
+        "place": pa.array(some([{"lon": i / 7, "name": None if i % 2 else str(i)} for i in n])),
+        "extra": pa.array(some([[("k", i)] for i in n]), pa.map_(pa.string(), pa.int64())),
+        "pair": pa.array(some([[i, i + 1] for i in n]), pa.list_(pa.int32(), 2)),
+        "nothing": pa.nulls(N),
+    }
+    return pa.table(columns)
+
+
+def points() -> pa.Table:
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0, 10, (N, 2))
+    xy[:3] = ((-50.0, 5.0), (5.0, 1e300), (-0.0, 10.0))  # outside the bounds, and on them
+    seconds = pa.array(1_767_225_600 + np.arange(N))
+    return pa.table({"n": pa.array(range(N), pa.int64()), "x": xy[:, 0], "y": xy[:, 1], "seen": seconds})
+
+
+def flows() -> pa.Table:
+    addresses = [f"10.0.{i % 8}.{i % 251}" if i % 3 else f"2001:db8::{i:x}" for i in range(N)]
+    days = [DAY.date() + dt.timedelta(days=i // 10) for i in range(N)]
+    return pa.table({"n": pa.array(range(N), pa.int64()), "src": addresses, "day": pa.array(days, pa.date32())})
+
+
+def floats() -> pa.Table:
+    keys = [(-1) ** i * i / 8 for i in range(N)]
+    keys[:4] = [float("-inf"), float("inf"), -0.0, 0.0]
+    ms = pa.array([1_767_225_600_000 + i * 1000 for i in range(N)], pa.timestamp("ms"))
+    return pa.table({"n": pa.array(range(N), pa.int64()), "level": pa.array(keys, pa.float32()), "at": ms})
+
+
+def make(root: Path) -> dict[str, pa.Table]:
+    """Make the warehouse; returns what each of its tables must hold, by `n`."""
+    settings = tw.Settings(leaf_rows=16, indexing_servers=2, chunk_bytes=16 << 10)
+    with tw.open(root, settings=settings) as wh:
+        data = everything()
+        table = wh.create_table("everything", data.schema, time="ts", key="plate")
+        table.insert(data.slice(0, 80), package="first")
+        table.flush()
+        table.insert(data.slice(80))
+        table.flush()
+
+        data = points()
+        table = wh.create_table("points", data.schema, time=tw.epoch("seen", "s"), key=tw.zorder("x", "y", bounds=(0, 0, 10, 10)))
+        table.insert(data)
+        table.flush()
+        early = data.slice(10, 5).set_column(3, "seen", pa.array([5, 6, 7, 8, 9]))  # decades late: a late chunk
+        table.insert(early)
+
+        data = flows()
+        table = wh.create_table("flows", data.schema, time="day", key=tw.ip("src"), partition="7 days")
+        table.insert(data)
+        table.insert([{"n": 1, "src": "nowhere", "day": DAY.date()}], on_bad="reject", package="dirty")
+
+        data = floats()
+        table = wh.create_table("floats", data.schema, time="at", key="level")
+        table.insert(data)
+        table.flush()
+        table.replace(data.slice(40, 10), time=(data["at"][40], data["at"][79]))  # a mask
+        wh.create_table("empty", data.schema, time="at", key="level")
+    return {
+        "everything": everything(),
+        "points": pa.concat_tables([points(), early]),
+        "flows": flows(),
+        "floats": pa.concat_tables([floats().slice(0, 50), floats().slice(80)]),
+        "empty": data.schema.empty_table(),
+    }
+
+
+def main(version: str) -> None:
+    folder = Path(__file__).parent / version
+    if folder.exists():
+        sys.exit(f"{folder} is there: samples are made once and never again")
+    (folder / "expected").mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        expected = make(Path(temporary))
+        shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
+    for name, table in expected.items():
+        with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:
+            out.write_table(table.combine_chunks())
+    print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) // 1024} KB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

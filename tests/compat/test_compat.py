@@ -1,0 +1,112 @@
+"""Old data stays readable: every warehouse in this folder is opened (as a copy), compared with its rows, and written to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import tidewheel as tw
+
+HERE = Path(__file__).parent
+VERSIONS = sorted(p.name for p in HERE.iterdir() if p.is_dir() and p.name.startswith("v"))
+TABLES = ["empty", "everything", "floats", "flows", "points"]
+
+
+def expected(version: str, name: str) -> pa.Table:
+    return pa.ipc.open_file(HERE / version / "expected" / f"{name}.arrow").read_all()
+
+
+def by_number(table: pa.Table) -> list[dict[str, object]]:
+    rows = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["n"], str(row)))
+
+
+@pytest.fixture(params=VERSIONS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, tw.Warehouse]]:
+    shutil.unpack_archive(HERE / request.param / "warehouse.zip", tmp_path / "wh")
+    with tw.open(tmp_path / "wh") as wh:
+        yield request.param, wh
+
+
+def test_there_is_a_sample_of_every_version() -> None:
+    assert VERSIONS == ["v1"]
+    for version in VERSIONS:
+        size = sum(f.stat().st_size for f in (HERE / version).rglob("*") if f.is_file())
+        assert 0 < size < 200 * 1024
+
+
+def test_all_rows_of_all_tables(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+    assert wh.tables() == TABLES
+    for name in TABLES:
+        want, table = expected(version, name), wh.table(name)
+        assert table.schema.equals(want.schema), name
+        got = table.query().to_arrow()
+        got.validate(full=True)
+        assert by_number(got) == by_number(want), name
+        assert table.rows == len(table.query()) == want.num_rows
+
+
+def test_keys_and_times_prune_and_decide(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+
+    def check(name: str, mask: pa.ChunkedArray, **query: object) -> None:
+        want = [row for row, keep in zip(by_number(expected(version, name)), mask.to_pylist(), strict=True) if keep]
+        got = wh.table(name).query(**query).to_arrow()  # type: ignore[arg-type]
+        assert want and by_number(got) == want, (name, query)
+
+    everything = expected(version, "everything")
+    plates = everything["plate"]
+    check(
+        "everything",
+        pc.and_(pc.greater_equal(plates, "city/taxi-010"), pc.less_equal(plates, "city/taxi-030")),
+        key=("city/taxi-010", "city/taxi-030"),
+    )
+    start = dt.datetime(2026, 1, 1, 1, tzinfo=dt.UTC)
+    check("everything", pc.greater_equal(everything["ts"], start), time=(start, None))
+    points = expected(version, "points")
+    x, y = points["x"].to_numpy(), points["y"].to_numpy()
+    check("points", pa.chunked_array([(x >= 2) & (x <= 5) & (y >= 2) & (y <= 5)]), box=(2, 2, 5, 5))
+    check("points", pa.chunked_array([y > 1e299]), box=(0, 1e299, 10, 1e301))
+    check("points", pc.less(points["seen"], 100), time=(None, 99))
+    check("floats", pa.chunked_array([np.abs(expected(version, "floats")["level"].to_numpy()) <= 1]), key=(-1, 1))
+    flows = expected(version, "flows")
+    check("flows", pc.starts_with(flows["src"], "10.0.3."), key=("10.0.3.0", "10.0.3.255"))
+    check("flows", pc.equal(flows["day"], dt.date(2026, 1, 5)), time=dt.date(2026, 1, 5))
+    check("everything", pc.equal(everything["kind"].cast(pa.string()), "kind 2"), where="kind = 'kind 2'")
+
+
+def test_packages_and_rejects_are_remembered(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+    assert wh.table("everything").insert(expected(version, "everything"), package="first").duplicate
+    rejects = wh.table("flows").rejects().to_arrow().to_pylist()
+    assert [(r["column"], r["package"]) for r in rejects] == [("src", "dirty")] and "nowhere" in rejects[0]["row"]
+
+
+def test_tables_go_on(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+    for name in TABLES:
+        table, rows = wh.table(name), expected(version, "floats" if name == "empty" else name)
+        before = table.rows
+        table.insert(rows)
+        table.flush()
+        assert table.rows == before + rows.num_rows == len(table.query())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_chunks_are_ordinary_arrow_files(version: str, tmp_path: Path) -> None:
+    shutil.unpack_archive(HERE / version / "warehouse.zip", tmp_path)
+    chunks = list((tmp_path / "tables").rglob("*.arrow"))
+    assert len(chunks) >= 8
+    for chunk in chunks:
+        with pa.memory_map(str(chunk)) as source:
+            file = pa.ipc.open_file(source)
+            assert b"tidewheel.chunk" in file.schema.metadata and b"tidewheel.index" in file.schema.metadata
+            file.read_all().validate(full=True)

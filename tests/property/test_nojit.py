@@ -1,0 +1,82 @@
+"""The kernels run once as plain Python: what Numba compiles is what the code says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import random, sys, warnings
+import numpy as np
+import pyarrow as pa
+warnings.simplefilter("ignore", RuntimeWarning)  # int64 and uint64 wrap around; NumPy's scalars say so, machine code does not
+import numba
+assert numba.config.DISABLE_JIT
+import tidewheel as tw
+from tidewheel.model.kernels import byte_codes
+assert not hasattr(byte_codes, "signatures"), "compiled after all"
+from tidewheel.testing.oracle import OracleTable, same_rows
+from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, Stream, TableCase
+
+common = [(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), ("s", pa.string()), ("b", pa.bool_()),
+          ("w", pa.decimal128(20, 2)), ("l", pa.large_string()), ("x", pa.list_(pa.int8())), ("f", pa.float32()), ("h", pa.int16())]
+keys = {
+    "int": ([(KEY, pa.int32())], KEY),
+    "text": ([(KEY, pa.string())], KEY),
+    "wide": ([(KEY, pa.large_binary())], KEY),
+    "fixed": ([(KEY, pa.binary(5))], KEY),
+    "ip": ([(KEY, pa.string())], tw.ip(KEY)),
+    "z2": ([("c0", pa.float64()), ("c1", pa.int32())], tw.zorder("c0", "c1", bounds=(-10, -10, 10, 10))),
+    "z3": ([("c0", pa.float64()), ("c1", pa.int32()), ("c2", pa.float64())],
+           tw.zorder("c0", "c1", "c2", bounds=(-10, -10, -10, 10, 10, 10))),
+}
+fields, key = keys[sys.argv[2]]
+case = TableCase(pa.schema(common + fields), TIME, key, "1 hour")
+stream, oracle = Stream(case, random.Random(1)), OracleTable(case.schema, case.time, case.key)
+rounds = 0
+with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, zero_copy_rows=16, indexing_servers=2)) as wh:
+    table = wh.create_table("t", case.schema, time=TIME, key=key)
+
+    def ask():
+        same_rows(table.query().to_arrow(), oracle.query())
+        for _ in range(6):
+            asked = stream.key_bounds()
+            if any(isinstance(v, float) and v != v or abs(v) > 1e30 for v in asked.get("box", ()) if v is not None):
+                continue
+            bounds = {n: v if isinstance(v, tuple) else (v, v) for n, v in asked.items()}
+            time = (stream.now - 10_000_000, stream.now - 1_000_000) if random.Random(_).random() < 0.7 else None
+            same_rows(table.query(**asked, time=time).to_arrow(), oracle.query(**bounds, time=time))
+
+    for rows in (20, 1, 1, 60, *[1] * 20):
+        batch = stream.batch(rows, late=rows == 60, spare=rows % 2)
+        table.insert(batch)
+        oracle.insert(batch)
+    ask()
+    publisher = table._local.publisher
+    for server in publisher.servers:
+        server.check_at = 0
+    publisher.redivide()
+    table.flush()
+    ask()
+    batch = stream.batch(10)
+    table.replace(batch, time=(stream.now - 20_000_000, stream.now))
+    oracle.replace(batch, (stream.now - 20_000_000, stream.now))
+    ask()
+print("same")
+"""
+
+
+@pytest.mark.parametrize("key", ["int", "text", "wide", "fixed", "ip", "z2", "z3"])
+def test_kernels_as_plain_python(tmp_path: Path, key: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "wh"), key],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout.strip().endswith("same"), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
