@@ -115,6 +115,12 @@ class Run:
         data = self.source.data
         return take_rows(data, self.row_numbers) if len(self.row_numbers) else data
 
+    def codes_by(self, coder: KeyCoder) -> Codes:
+        """The key codes of this run's rows by this coder, in order of arrival."""
+        if self.source.coder is not coder:
+            return coder.encode(self.own_rows())
+        return self.source.codes[self.row_numbers] if len(self.row_numbers) else self.source.codes
+
 
 def coalesce(runs: list[Run], template: Template, coder: int, shape: Shape) -> Run:
     """One run that holds the rows of several, in the order given. It covers all their generations."""

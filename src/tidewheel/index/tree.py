@@ -104,11 +104,5 @@ def counts_per_leaf(view: TreeView, template: Template) -> npt.NDArray[np.int64]
 
 def all_codes(view: TreeView, template: Template) -> Codes:
     """The key codes of every row in the tree, by the template's coder, in no particular order."""
-    parts = []
-    for run in view.holders[: view.count]:
-        if run.source.coder is template.coder:
-            codes = run.source.codes
-            parts.append(codes[run.row_numbers] if len(run.row_numbers) else codes)
-        else:
-            parts.append(template.coder.encode(run.own_rows()))
+    parts = [run.codes_by(template.coder) for run in view.holders[: view.count]]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -211,7 +211,8 @@ class Publisher:
         """Divide the keys anew over the servers, from a sample of what just came in."""
         assert self.dispatch is not None
         coder = self.dispatch.coder
-        sample = [coder.encode(run.own_rows().slice(0, 4096)) for view in views for run in view.holders[: view.count][-8:]]
+        runs = [run for view in views for run in view.holders[: view.count][-64:]]
+        sample = [run.codes_by(coder)[:: max(1, run.rows // 1024)] for run in runs]
         self._divide_servers(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 
     # ---- what the flusher and replace change ------------------------------------------------------------
