@@ -23,7 +23,7 @@ from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.model.codes import integer_codes
 from tidewheel.model.query import Query
-from tidewheel.model.records import Commit, MaskRecord, PackageRecord, TableRecord
+from tidewheel.model.records import MaskRecord, PackageRecord, TableRecord
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.coordinator import Coordinator, pair
 from tidewheel.read.result import Result
@@ -111,7 +111,7 @@ class LocalTable:
             package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
             if rows:
                 return self._insert(accepted, package)
-            self.engine.catalog.commit(Commit(self.record.id, self.engine.epoch, self.publisher.version.generation, packages=(package,)))
+            self.engine.flusher.commit_package(self.publisher, package)
             return Ack(0, len(accepted.rejected), self.publisher.version.generation)
         except BaseException:
             with self._packages_lock:
@@ -232,6 +232,7 @@ class LocalEngine:
         self.epoch = self._lease.epoch
         self.flusher = Flusher(self.catalog, self.files, self.epoch, settings, self.clock)
         self._tables: dict[str, LocalTable] = {}
+        self._sweep()
         for record in self.catalog.tables():
             self._tables[record.spec.name] = LocalTable(self, record)
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
@@ -242,6 +243,13 @@ class LocalEngine:
 
     def _why_closed(self) -> str:
         return f"the warehouse {self.root} was closed; open it again"
+
+    def _sweep(self) -> None:
+        """Remove chunk files that no table knows: what a crash left half done, or a drop could not delete yet."""
+        known = {chunk.file for table in self.catalog.tables() for chunk in self.catalog.chunks(table.id)}
+        for file in self.files.list(names.TABLES):
+            if names.is_chunk(file) and file not in known:
+                self.files.remove(file)
 
     def tables(self) -> list[str]:
         self.check_open()
@@ -288,6 +296,7 @@ class LocalEngine:
                     self.files.remove(record.file)
             for chunk in table.publisher.version.chunks:
                 chunk.condemn()
+            self.files.remove_folder(names.table_folder(table.record.id))
         if name + SUFFIX in self._tables:
             self.drop(name + SUFFIX)
 

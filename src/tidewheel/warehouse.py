@@ -69,4 +69,9 @@ class Warehouse:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Warehouse {self._engine.root}: {len(self.tables())} tables>" if self._open else f"<Warehouse {self._engine.root}, closed>"
+        names = self.tables() if self._open else []
+        return (
+            f"<Warehouse {self._engine.root}: {len(names)} table{'' if len(names) == 1 else 's'}>"
+            if self._open
+            else f"<Warehouse {self._engine.root}, closed>"
+        )

@@ -22,7 +22,7 @@ from tidewheel.testing.oracle import OracleTable, difference, frozen, in_order, 
 from tidewheel.testing.strategies import SERIAL, SIGN, TIME, Stream, TableCase, table_cases, wheres
 
 seeds = st.integers(0, 2**32)
-sizes = st.sampled_from([0, 1, 2, 3, 7, 20, 100, 400, 2500])
+sizes = st.sampled_from([0, 1, 2, 3, 7, 20, 100, 400, 400, 1500])
 
 tiny = st.builds(
     tw.Settings,
@@ -264,4 +264,4 @@ def _counter(rows: list[dict[str, Any]]) -> Counter[Any]:
 
 @pytest.mark.timeout(20 * 300 if SOAK else 300)
 def test_machine() -> None:
-    run_state_machine_as_test(Machine, settings=settings(max_examples=examples(60), stateful_step_count=25))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=examples(40), stateful_step_count=25))

@@ -9,6 +9,7 @@ root/
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 
@@ -16,6 +17,8 @@ CATALOG = "catalog.sqlite"
 TABLES = "tables"
 ARROW = "arrow"
 TEMPORARY = ".tmp"
+
+_CHUNK = re.compile(rf"{TABLES}/\d+/[0-9a-f]{{23}}\.{ARROW}(\.tmp)?")
 
 
 def table_folder(table_id: int) -> str:
@@ -25,6 +28,11 @@ def table_folder(table_id: int) -> str:
 def new_chunk_id() -> str:
     """Unique for ever, and sorted by the time of making."""
     return f"{time.time_ns() // 1000:015x}{secrets.token_hex(4)}"
+
+
+def is_chunk(file: str) -> bool:
+    """Whether a file below the root is a chunk of ours, finished or not."""
+    return _CHUNK.fullmatch(file) is not None
 
 
 def chunk_file(table_id: int, chunk_id: str) -> str:

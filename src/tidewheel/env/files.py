@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class LocalFiles:
             self._discard(temporary)
             raise
 
-    def appear(self, names: list[str]) -> None:
+    def appear(self, names: Sequence[str]) -> None:
         """Sync written files and give them their names: from here on they survive a crash of the machine.
 
         When this raises, some may have appeared: the caller removes them all.
@@ -96,6 +96,12 @@ class LocalFiles:
         with open(self.path(name), "rb") as f:
             f.seek(offset)
             return f.read(size)
+
+    def list(self, folder: str) -> Iterator[str]:
+        """The names of all files below a folder."""
+        for where, _, files in os.walk(self.path(folder)):
+            for file in files:
+                yield os.path.relpath(os.path.join(where, file), self.root)
 
     def remove(self, name: str) -> None:
         """Remove a file that nothing points to any more, under either name. It may be gone already."""

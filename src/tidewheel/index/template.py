@@ -52,6 +52,12 @@ def leaves_for(rows: int, leaf_rows: int) -> int:
     return min(MAX_LEAVES, 1 << round(float(np.log2(wanted))))
 
 
+def coarser(template: Template, leaves: int) -> Template:
+    """The template with only so many leaves: neighbours are joined. For a tree that is flushed long before it is full."""
+    step = template.leaves // max(1, leaves)
+    return template if step <= 1 else Template(np.ascontiguousarray(template.bounds[::step]), template.coder)
+
+
 def divide(codes: Codes, leaves: int) -> Codes:
     """Bounds that divide these codes evenly over the leaves (Waterwheel Eq. 3).
 

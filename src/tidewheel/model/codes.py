@@ -350,7 +350,8 @@ class ZOrderCoder:
         self.columns = columns
         self.bits = 62 // len(columns)
         self._lo = np.array(bounds[: len(columns)])
-        self._scale = (1 << self.bits) / (np.array(bounds[len(columns) :]) - self._lo)
+        with np.errstate(over="ignore"):  # bounds nearly alike or without end: all points share few cells, which is right
+            self._scale = float(1 << self.bits) / (np.array(bounds[len(columns) :]) - self._lo)
 
     def with_prefix(self, prefix: bytes) -> KeyCoder:
         return self

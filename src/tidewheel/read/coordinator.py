@@ -41,7 +41,12 @@ class Coordinator:
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
         if names is None:
             return self._all
-        return Columns([self.number(n, role) for n in names], self.spec.schema, self.shape)
+        if isinstance(names, str):
+            raise QueryError(f"{role} is a list of column names, not the text {names!r}")
+        numbers = [self.number(n, role) for n in names]
+        if len(set(numbers)) < len(numbers):
+            raise QueryError(f"{role}: a column of table {self.spec.name!r} is named twice in {list(names)}")
+        return Columns(numbers, self.spec.schema, self.shape)
 
     def number(self, name: str, role: str) -> int:
         try:

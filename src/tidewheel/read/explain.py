@@ -25,7 +25,9 @@ def plan_text(plan: Plan, spec: TableSpec) -> str:
     ]
     for sub in plan.subqueries[:_SHOWN]:
         span = f"{axis.show(sub.time[0])} .. {axis.show(sub.time[1])}"
-        lines.append(f"  {sub.place:<11} {sub.name}  time {span}  {sub.rows} rows in {sub.segments} segments")
+        lines.append(
+            f"  {sub.place:<11} {sub.name}  time {span}  {sub.rows} rows in {sub.segments} segment{'' if sub.segments == 1 else 's'}"
+        )
     if len(plan.subqueries) > _SHOWN:
         lines.append(f"  … and {len(plan.subqueries) - _SHOWN} more regions")
     return "\n".join(lines)

@@ -84,10 +84,10 @@ def _walk(node: Any) -> Iterator[dict[str, Any]]:
 class Filter:
     """A where-expression over batches that have the columns it reads."""
 
-    def __init__(self, expression: str, schema: pa.Schema) -> None:
+    def __init__(self, expression: str, schema: pa.Schema, any_column: str) -> None:
         self.columns = referenced(expression, tuple(schema.names))
         self._sql = f"SELECT CAST(({expression}\n) AS BOOLEAN) AS keep FROM t"
-        self._names = self.columns or (schema.names[0],)
+        self._names = self.columns or (any_column,)  # an expression without columns still needs to know how many rows there are
         self.columns = self._names
         nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names]))
         if len(self.mask(nothing, schema.names)):
@@ -116,6 +116,7 @@ def run(sql: str, rows: Any, names: list[str]) -> pa.Table:
 
 def _explain(message: str, names: list[str]) -> str:
     first = message.split("\n")[0]
+    first = first.split(" Error: ", 1)[-1]
     quoted = first.split('"')
     hint = nearest(quoted[1], names) if "not found" in first and len(quoted) > 2 else ""
     return f"{first}{hint}" if hint or "not found" not in first else f"{first} Columns: {', '.join(names)}"

@@ -52,7 +52,7 @@ class Result:
         if isinstance(query.where, str):
             from tidewheel.read.expressions import Filter
 
-            self._filter = Filter(query.where, coordinator.spec.schema)
+            self._filter = Filter(query.where, coordinator.spec.schema, coordinator.spec.time.column)
         elif query.where is not None and not callable(query.where):
             raise QueryError(f"where is SQL text or a function of a RecordBatch, not {query.where!r}")
         self._order: list[SortKey] = sort_keys(coordinator, query.order_by, self._orderable()) if query.order_by is not None else []

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidewheel.chunk.format import Leaves
 from tidewheel.index.run import Run
-from tidewheel.index.template import Template
+from tidewheel.index.template import Template, coarser, leaves_for
 from tidewheel.index.tree import TreeView
 from tidewheel.model.arrays import take
 from tidewheel.model.codes import Codes, integer_codes
@@ -71,6 +71,7 @@ class Arranger:
 
     def _arrange(self, view: TreeView, template: Template, coder: int, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
         room = self._room
+        template = coarser(template, leaves_for(view.rows, self._leaf_rows))
         runs = [_routed(run, template, coder, shape) for run in view.holders[: view.count]]
         matrix = np.array([run.row for run in runs])
         bases = np.zeros(len(runs) + 1, np.int64)

@@ -28,7 +28,7 @@ from tidewheel.env.files import LocalFiles
 from tidewheel.errors import StorageError, TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
-from tidewheel.model.records import ChunkRecord, Commit, MaskRecord
+from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord
 from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
 from tidewheel.write import kernels as k
@@ -158,6 +158,11 @@ class Flusher:
         publisher.committed(job, [self.chunk(publisher, r) for r in records], mask, servers)
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
+
+    def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
+        """Record a package that brought no rows."""
+        with self._committing:
+            self._catalog.commit(Commit(publisher.table.id, self._epoch, publisher.version.generation, packages=(package,)))
 
     def forget(self, publisher: Publisher) -> None:
         """The table is dropped: what is sealed will never be committed. Returns when no commit of it is under way."""

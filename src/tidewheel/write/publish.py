@@ -56,6 +56,8 @@ class Publisher:
         late_after = table.spec.time.seconds(settings.late_after)
         self.servers = [IndexingServer(s, self.coders, self.shape, settings, late_after) for s in range(settings.indexing_servers)]
         self.dispatch: Dispatch | None = None
+        self.begun = False
+        """Every server has its template."""
         self.new_servers: tuple[ServerRecord, ...] = ()
         """Key intervals that the next commit must record."""
         self.jobs: list[FlushJob] = []
@@ -87,7 +89,7 @@ class Publisher:
         dispatch = self.dispatch
         coder = dispatch.coder if dispatch is not None else self.coders.all[0]
         batch = Batch(data, coder, self.shape)
-        if dispatch is None or self.servers[0].template is None:
+        if dispatch is None or not self.begun:
             dispatch = self._begin(batch)
             batch = batch.coded_by(dispatch.coder, self.shape)
         placed = []
@@ -110,6 +112,7 @@ class Publisher:
             for server in self.servers:
                 if server.template is None:
                     server.begin(batch, self._last_chunk(server.number))
+            self.begun = True
             return dispatch
 
     def _last_chunk(self, server: int) -> ChunkLike | None:

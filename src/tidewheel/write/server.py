@@ -6,6 +6,8 @@ with an older template stays right.
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from tidewheel.index.run import Batch, RowNumbers, Run
@@ -22,17 +24,19 @@ ENOUGH = 16
 
 
 class Coders:
-    """The key coders of a table: they differ only in the prefix they leave out. Grows under the table's lock."""
+    """The key coders of a table: they differ only in the prefix they leave out. Only grows; safe to use from any thread."""
 
     def __init__(self, first: KeyCoder) -> None:
         self.all: list[KeyCoder] = [first]
+        self._lock = threading.Lock()
 
     def number(self, prefix: bytes) -> int:
-        for i, coder in enumerate(self.all):
-            if coder.prefix == prefix:
-                return i
-        self.all.append(self.all[0].with_prefix(prefix))
-        return len(self.all) - 1
+        with self._lock:
+            for i, coder in enumerate(self.all):
+                if coder.prefix == prefix:
+                    return i
+            self.all.append(self.all[0].with_prefix(prefix))
+            return len(self.all) - 1
 
 
 class IndexingServer:
