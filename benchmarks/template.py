@@ -74,7 +74,7 @@ def _update(system: Tidewheel) -> float:
     start = time.perf_counter()
     view, template = server.live.view(), server.template
     skew(counts_per_leaf(view, template), template.bounds)
-    better = Template(divide(all_codes(view, template), template.leaves), template.coder)
+    better = Template(divide(all_codes(view, template.coder), template.leaves), template.coder, template.coder_number)
     with publisher.lock:
         server.use(better)
     return time.perf_counter() - start

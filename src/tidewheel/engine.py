@@ -142,7 +142,7 @@ class LocalTable:
             # 2. the new rows, as a tree that nobody sees yet
             runs: list[Run] = [run for _, _, run in placed]
             server = placed[0][0] if placed else publisher.servers[0]
-            tree = Tree(server.number, True, server.template, server.coder, publisher.shape, 0.0) if server.template else None
+            tree = Tree(server.number, True, server.template, publisher.shape, 0.0) if server.template else None
             for run in runs:
                 run.publish(generation)
                 assert tree is not None

@@ -79,7 +79,7 @@ class Run:
         "template",
     )
 
-    def __init__(self, source: Batch, rows: RowNumbers, template: Template, coder: int, level: int = 0, whole: bool = False) -> None:
+    def __init__(self, source: Batch, rows: RowNumbers, template: Template, level: int = 0, whole: bool = False) -> None:
         n = source.data.num_rows
         count = len(rows) or n
         self.source = source
@@ -92,7 +92,7 @@ class Run:
         self.is_small = count * SMALL < template.leaves and not whole
         """Not in leaf order."""
         self.row: Row = source.row.copy()
-        self.row[CODER] = coder
+        self.row[CODER] = template.coder_number
         self.arrays: npt.NDArray[np.uint32] = np.empty(2 if self.is_small else count + template.leaves + 1, np.uint32)
         build_run(template.nodes, template.depth, template.address, ONE_LEAF_AT, n, rows, self.arrays, self.row)
 
@@ -122,11 +122,11 @@ class Run:
         return self.source.codes[self.row_numbers] if len(self.row_numbers) else self.source.codes
 
 
-def coalesce(runs: list[Run], template: Template, coder: int, shape: Shape) -> Run:
+def coalesce(runs: list[Run], template: Template, shape: Shape) -> Run:
     """One run that holds the rows of several, in the order given. It covers all their generations."""
     parts = pa.Table.from_batches([run.own_rows() for run in runs]).unify_dictionaries()
     data = parts.combine_chunks().to_batches()[0]
-    run = Run(Batch(data, template.coder, shape), EVERY_ROW, template, coder, level=1 + max(r.level for r in runs))
+    run = Run(Batch(data, template.coder, shape), EVERY_ROW, template, level=1 + max(r.level for r in runs))
     run.generation_lo = min(r.generation_lo for r in runs)
     run.generation_hi = max(r.generation_hi for r in runs)
     run.row[GENERATION] = run.generation_hi

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidewheel.index.kernels import leaf_counts
 from tidewheel.index.run import Run, coalesce
 from tidewheel.index.template import Template
-from tidewheel.model.codes import Codes
+from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import PackageRecord
 
@@ -37,13 +37,12 @@ class TreeView:
 
 
 class Tree:
-    __slots__ = ("born", "bytes", "coder", "late", "matrix", "packages", "rows", "runs", "server", "shape", "small", "spanning", "template")
+    __slots__ = ("born", "bytes", "late", "matrix", "packages", "rows", "runs", "server", "shape", "small", "spanning", "template")
 
-    def __init__(self, server: int, late: bool, template: Template, coder: int, shape: Shape, born: float) -> None:
+    def __init__(self, server: int, late: bool, template: Template, shape: Shape, born: float) -> None:
         self.server = server
         self.late = late
         self.template = template
-        self.coder = coder
         self.shape = shape
         self.born = born
         """When the first row came in; meaningless while the tree is empty."""
@@ -82,7 +81,7 @@ class Tree:
         """Replace the small runs of a level by one. Views taken earlier keep the old list and matrix."""
         old = [run for run in self.runs if run.level == level and run.coalesces]
         kept = [run for run in self.runs if not (run.level == level and run.coalesces)]
-        merged = coalesce(old, self.template, self.coder, self.shape)
+        merged = coalesce(old, self.template, self.shape)
         del self.small[level]
         if merged.coalesces:
             self.small[level + 1] = self.small.get(level + 1, 0) + 1
@@ -102,7 +101,7 @@ def counts_per_leaf(view: TreeView, template: Template) -> npt.NDArray[np.int64]
     return counts
 
 
-def all_codes(view: TreeView, template: Template) -> Codes:
-    """The key codes of every row in the tree, by the template's coder, in no particular order."""
-    parts = [run.codes_by(template.coder) for run in view.holders[: view.count]]
+def all_codes(view: TreeView, coder: KeyCoder) -> Codes:
+    """The key codes of every row in the tree, in no particular order."""
+    parts = [run.codes_by(coder) for run in view.holders[: view.count]]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

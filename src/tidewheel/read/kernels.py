@@ -69,7 +69,9 @@ def select(pieces, count, source, klo, khi, t0, t1, out, at):
                     break
             if not meets:
                 continue
+        opened = pieces[r, OPEN]  # before the addresses, which another thread may be filling in
         out[at] = pieces[r]
+        out[at, OPEN] = opened
         out[at, SOURCE] = source
         out[at, INDEX] = r
         out[at, T0] = t0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tidewheel.index.version import Version
 from tidewheel.model.codes import EXACT, KeyIntervals
-from tidewheel.model.pieces import COLUMNS, GENERATION, INDEX, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
+from tidewheel.model.pieces import COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
 from tidewheel.read.kernels import STATS, TODO, closed, scan, select
 
 Matrix = npt.NDArray[np.int64]
@@ -138,7 +138,9 @@ def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
     """Complete the descriptor of a chunk that is used for the first time, here and in the version."""
     index = int(row[INDEX])
     opened = version.chunks.holders[index].open()
-    version.chunks.matrix[index] = opened
+    shared = version.chunks.matrix[index]
+    shared[OPEN + 1 :] = opened[OPEN + 1 :]
+    shared[OPEN] = 1  # last: other threads copy this row at any time, and use its addresses if it says so
     kept = row[SOURCE:T1].copy(), row[T1]
     row[:] = opened
     row[SOURCE:T1], row[T1] = kept

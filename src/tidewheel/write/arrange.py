@@ -62,17 +62,17 @@ class Arranger:
         self._room = _Room()
 
     @contextmanager
-    def arrange(self, view: TreeView, template: Template, coder: int, shape: Shape, zoned: tuple[str, ...]) -> Iterator[Arranged]:
+    def arrange(self, view: TreeView, template: Template, shape: Shape, zoned: tuple[str, ...]) -> Iterator[Arranged]:
         """The content is valid inside the with-block only: its memory is used again for the next tree."""
         try:
-            yield self._arrange(view, template, coder, shape, zoned)
+            yield self._arrange(view, template, shape, zoned)
         finally:
             self._room.clear()
 
-    def _arrange(self, view: TreeView, template: Template, coder: int, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
+    def _arrange(self, view: TreeView, template: Template, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
         room = self._room
         template = coarser(template, leaves_for(view.rows, self._leaf_rows))
-        runs = [_routed(run, template, coder, shape) for run in view.holders[: view.count]]
+        runs = [_routed(run, template, shape) for run in view.holders[: view.count]]
         matrix = np.array([run.row for run in runs])
         bases = np.zeros(len(runs) + 1, np.int64)
         np.cumsum([run.rows for run in runs], out=bases[1:])
@@ -122,11 +122,11 @@ class _Room:
             self._pieces.clear()
 
 
-def _routed(run: Run, template: Template, coder: int, shape: Shape) -> Run:
+def _routed(run: Run, template: Template, shape: Shape) -> Run:
     """The run in leaf order under this template: as it is if it was routed by it, else routed again."""
     if run.template is template and not run.is_small:
         return run
-    again = Run(run.source.coded_by(template.coder, shape), run.row_numbers, template, coder, whole=True)
+    again = Run(run.source.coded_by(template.coder, shape), run.row_numbers, template, whole=True)
     again.generation_lo, again.generation_hi = run.generation_lo, run.generation_hi
     return again
 

@@ -193,7 +193,7 @@ class Flusher:
         times = [run.source.times(publisher.spec.time.column) for run in view.holders[: view.count]]
         with publisher.lock:
             if better is not None:
-                tree.template, tree.coder = better, publisher.coders.number(better.coder.prefix)
+                tree.template = better
                 server.use(better)
                 publisher.metrics.template_updates += 1
                 publisher.metrics.template_seconds += self._clock.monotonic() - began
@@ -207,7 +207,7 @@ class Flusher:
         arranger = self._arrangers.get()
         try:
             for part in _portions(view, 2 * self._settings.chunk_bytes):
-                with arranger.arrange(part, tree.template, tree.coder, publisher.shape, zoned_columns(spec)) as arranged:
+                with arranger.arrange(part, tree.template, publisher.shape, zoned_columns(spec)) as arranged:
                     counts = partitions(arranged, spec.partition_width)
                     records.append(write_chunk(self._files, publisher.table, arranged, counts, origin))
         except BaseException:

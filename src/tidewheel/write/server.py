@@ -38,6 +38,11 @@ class Coders:
             self.all.append(self.all[0].with_prefix(prefix))
             return len(self.all) - 1
 
+    def template(self, bounds: Codes, prefix: bytes) -> Template:
+        """A template with these bounds, in codes that leave out this prefix."""
+        number = self.number(prefix)
+        return Template(bounds, self.all[number], number)
+
 
 class IndexingServer:
     def __init__(self, number: int, coders: Coders, shape: Shape, settings: Settings, late_after: int) -> None:
@@ -47,7 +52,6 @@ class IndexingServer:
         self.shape = shape
         self.settings = settings
         self.template: Template | None = None
-        self.coder = 0
         self.late_before = INT64_MIN
         """Rows older than this go to the late tree."""
         self.check_at = 0
@@ -63,20 +67,19 @@ class IndexingServer:
         row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
         leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
         if before is not None:
-            coder = self.coders.all[self.coders.number(before.record.prefix)]
-            self.use(Template(divide(before.codes(), leaves), coder))
+            self.use(self.coders.template(divide(before.codes(), leaves), before.record.prefix))
             self.learn_late([before.times()])
             return
-        coder = self.coders.all[self.coders.number(sample.coder.common_prefix(sample.data))]
-        self.use(Template(divide(sample.coded_by(coder, self.shape).codes, leaves), coder))
+        prefix = sample.coder.common_prefix(sample.data)
+        coder = self.coders.all[self.coders.number(prefix)]
+        self.use(self.coders.template(divide(sample.coded_by(coder, self.shape).codes, leaves), prefix))
 
     def use(self, template: Template) -> None:
         """Route later runs by this template."""
         self.template = template
-        self.coder = self.coders.number(template.coder.prefix)
         for tree in (self.live, self.late):
             if tree is not None:
-                tree.template, tree.coder = template, self.coder
+                tree.template = template
         self.check_at = max(ENOUGH * template.leaves, 2 * (self.live.rows if self.live else 0))
 
     def learn_late(self, times: list[Codes]) -> None:
@@ -88,7 +91,7 @@ class IndexingServer:
         tree = self.late if late else self.live
         if tree is None:
             assert self.template is not None
-            tree = Tree(self.number, late, self.template, self.coder, self.shape, now)
+            tree = Tree(self.number, late, self.template, self.shape, now)
             if late:
                 self.late = tree
             else:
@@ -110,12 +113,10 @@ class IndexingServer:
 
     def runs(self, batch: Batch, rows: RowNumbers) -> list[tuple[bool, Run]]:
         """The runs of a batch's rows for this server, each with whether it is late."""
-        template, coder, late_before = self.template, self.coder, self.late_before
+        template, late_before = self.template, self.late_before
         assert template is not None
-        if template.coder is not batch.coder:
-            batch = batch.coded_by(template.coder, self.shape)
-            coder = self.coders.number(template.coder.prefix)
-        run = Run(batch, rows, template, coder)
+        batch = batch.coded_by(template.coder, self.shape)
+        run = Run(batch, rows, template)
         if run.row[TMIN] >= late_before:
             return [(False, run)]
         numbers = rows if len(rows) else np.arange(batch.data.num_rows, dtype=np.uint32)
@@ -123,8 +124,8 @@ class IndexingServer:
         if old.all():
             return [(True, run)]
         return [
-            (False, Run(batch, numbers[~old], template, coder)),
-            (True, Run(batch, numbers[old], template, coder)),
+            (False, Run(batch, numbers[~old], template)),
+            (True, Run(batch, numbers[old], template)),
         ]
 
 
@@ -134,9 +135,9 @@ def better_template(view: TreeView, template: Template, coders: Coders) -> Templ
     if counts.sum() < ENOUGH * template.leaves or skew(counts, template.bounds) <= PAYS:
         return None
     largest = max(view.holders[: view.count], key=lambda run: run.rows)
-    coder = coders.all[coders.number(template.coder.common_prefix(largest.batch))]
-    probe = Template(template.bounds, coder)
-    return Template(divide(all_codes(view, probe), template.leaves), coder)
+    prefix = template.coder.common_prefix(largest.batch)
+    codes = all_codes(view, coders.all[coders.number(prefix)])
+    return coders.template(divide(codes, template.leaves), prefix)
 
 
 def usual_end(times: list[Codes]) -> int:
