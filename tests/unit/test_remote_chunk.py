@@ -98,7 +98,6 @@ class Setup:
 
     def answers(self, query: Query) -> tuple[pa.Table, pa.Table]:
         """(mapped, remote)"""
-        pytest.importorskip("tidewheel.read.remote", reason="the read path does not know remote chunks yet")
         from tidewheel.read.result import Result
 
         near, far = Result(self.table.coordinator, self.near, query), Result(self.table.coordinator, self.far, query)
@@ -266,7 +265,8 @@ def test_filters_orders_limits_and_aggregates(setup: Setup) -> None:
 
 
 def test_windows_keep_what_is_loaded_at_a_time_small(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = pytest.importorskip("tidewheel.read.remote", reason="the read path does not know remote chunks yet")
+    from tidewheel.read import remote
+
     monkeypatch.setattr(remote, "WINDOW_BYTES", 64 << 10)
     assert setup.same(Query(key=(-100, 100), time=(10**8, 3 * 10**8), columns=["id", "name", "tags", "plate"])) > 500
 
@@ -285,7 +285,6 @@ def test_threads_share_a_small_cache(setup: Setup) -> None:
             if sorted(near.to_pylist(), key=repr) != sorted(far.to_pylist(), key=repr):
                 wrong.append(query)
 
-    pytest.importorskip("tidewheel.read.remote", reason="the read path does not know remote chunks yet")
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
     try:
         for thread in threads:

@@ -22,7 +22,7 @@ from tidewheel.chunk.format import (
     zoned_columns,
 )  # fmt: skip
 from tidewheel.model.codes import Codes
-from tidewheel.model.pieces import BLOCK_ROWS, OTHER, column_kind
+from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.model.records import ChunkRecord, TableRecord
 
 
@@ -115,15 +115,14 @@ def write_chunk(
 def body_of(batch: pa.RecordBatch, whole: pa.Buffer) -> tuple[int, int]:
     """From where to where the buffers of a mapped batch lie in its file.
 
-    Only columns with checksums per block count: what lies outside of these (dictionaries, say) is part of the frame.
+    Every column has checksums of its own; what lies outside of their buffers (dictionaries, say) is part of the frame.
     """
     first, last = whole.size, 0
     for column in batch.columns:
-        if column_kind(column.type)[0] != OTHER:
-            for buffer in column.buffers():
-                if buffer is not None and buffer.size:
-                    at = buffer.address - whole.address
-                    first, last = min(first, at), max(last, at + buffer.size)
+        for buffer in column.buffers():
+            if buffer is not None and buffer.size:
+                at = buffer.address - whole.address
+                first, last = min(first, at), max(last, at + buffer.size)
     return first, last
 
 

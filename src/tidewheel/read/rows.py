@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidewheel.read import kernels as k
 from tidewheel.read.coordinator import Scan
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
+from tidewheel.read.remote import resident
 from tidewheel.read.scan import Found, Matrix
 
 
@@ -40,13 +41,15 @@ def _read(scan: Scan, segments: Matrix, columns: Columns, size: int) -> Iterator
         long = sliceable(found, segments, least)
         slices = segments[long]
         check_blocks(found, slices, columns)
-        for segment in slices.tolist():
-            yield slice_of(found, segment, columns)
+        for here, part in resident(found, slices, columns):
+            for segment in part.tolist():
+                yield slice_of(here, segment, columns)
         segments = segments[~long]
     if len(segments):
         for group in _split(segments, size):
             check_blocks(found, group, columns)
-            yield from _copied(found, group, columns)
+            for here, part in resident(found, group, columns):
+                yield from _copied(here, part, columns)
 
 
 def _copied(found: Found, segments: Matrix, columns: Columns) -> Iterator[pa.RecordBatch]:
@@ -66,7 +69,8 @@ def _refine(scan: Scan, segments: Matrix) -> Matrix:
     doubtful = segments[marked]
     columns = scan.coordinator.columns(found.version.coders[0].columns)
     check_blocks(found, doubtful, columns)
-    keep = scan.check(copy(found, doubtful, columns))
+    checks = [scan.check(copy(here, part, columns)) for here, part in resident(found, doubtful, columns)]
+    keep = checks[0] if len(checks) == 1 else np.concatenate(checks)
     out = np.empty((len(keep), 4), np.int64)
     n = k.refine(doubtful, keep.view(np.uint8), out)
     return np.concatenate([segments[~marked], out[:n]])

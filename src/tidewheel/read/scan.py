@@ -7,16 +7,18 @@ kernel call does this for all runs and chunks. The result names positions; no ro
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.index.version import Version
 from tidewheel.model.codes import EXACT, KeyIntervals
-from tidewheel.model.pieces import COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
-from tidewheel.read.kernels import STATS, TODO, closed, scan, select
+from tidewheel.model.pieces import CODER, COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
+from tidewheel.read.kernels import LONGEST, STATS, TODO, closed, scan, select
 
 Matrix = npt.NDArray[np.int64]
 
@@ -58,6 +60,10 @@ class Found:
     """Rows of the longest segment that could be returned as a slice."""
     doubtful: int = 0
     """Segments whose rows must be checked by value."""
+    near: int = 0
+    """Pieces from this number on are chunks that are not on a local disk; `read.remote` loads what is read of them."""
+    held: Mapping[int, Holder] = field(default_factory=dict)
+    """What was loaded of them."""
     _nulls: list[bool] | None = None
 
     def nulls(self) -> list[bool]:
@@ -67,7 +73,7 @@ class Found:
         return self._nulls
 
     def holder(self, piece: int) -> Holder:
-        return holder(self.version, self.pieces[piece])
+        return self.held.get(piece) or holder(self.version, self.pieces[piece])
 
 
 def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
@@ -98,11 +104,35 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
         count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
     if version.masks and count:
         pieces, count = _cut_masked(version, pieces, count)
-    while (q := closed(pieces, count)) >= 0:
-        _open(version, pieces[q])
+    near = count
+    while (q := closed(pieces, near)) >= 0:
+        if isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk):
+            near -= 1
+            pieces[[q, near]] = pieces[[near, q]]
+        else:
+            _open(version, pieces[q])
 
-    # 2. their segments
+    # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = max(i.check for i in intervals)
+    segments, stats = _segments(version, pieces, near, klo, khi, mode, stored)
+    for q in range(near, count):
+        chunk, coder = version.chunks.holders[int(pieces[q, INDEX])], int(pieces[q, CODER])
+        assert isinstance(chunk, RemoteChunk)
+        probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode)
+        more, counts = _segments(version, probe.row.reshape(1, -1), 1, klo, khi, mode, stored)
+        more[:, 0] = q
+        segments = np.concatenate([segments, more])
+        longest = max(stats[LONGEST], counts[LONGEST])
+        stats += counts
+        stats[LONGEST] = longest
+    read, skipped, scanned, _, rows, longest, doubtful = stats.tolist()
+    return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, near)
+
+
+def _segments(
+    version: Version, pieces: Matrix, count: int, klo: Matrix, khi: Matrix, mode: int, stored: StoredColumns
+) -> tuple[Matrix, npt.NDArray[np.int64]]:
+    """Scan some pieces and verify the blocks that this touches. Returns the segments and what was counted."""
     room, todo = _scratch.segments, _scratch.todo
     stats = np.zeros(STATS, np.int64)
     n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
@@ -115,8 +145,7 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
         n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
     if stats[TODO]:
         verify(version, pieces, todo[: stats[TODO]])
-    read, skipped, scanned, _, rows, longest, doubtful = stats.tolist()
-    return Found(version, pieces[:count], room[:n].copy(), considered, read, skipped, scanned, rows, longest, doubtful)
+    return room[:n].copy(), stats
 
 
 _NO_PIECES: Matrix = np.empty((0, 1), np.int64)
