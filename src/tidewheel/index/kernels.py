@@ -15,33 +15,32 @@ def _route(nodes, depth, key, n, leaf):
 
     Four searches go on at a time, so that their cache misses overlap; there is no branch that could be mispredicted.
     """
-    first = np.int64(1) << depth
-    i = 0
-    while i + 4 <= n:
-        p0 = 1
-        p1 = 1
-        p2 = 1
-        p3 = 1
+    one = np.uint64(1)  # unsigned throughout: Numba would look at every signed index whether it counts from the end
+    first = one << np.uint64(depth)
+    for q in range(n // 4):
+        i = 4 * q
+        p0 = one
+        p1 = one
+        p2 = one
+        p3 = one
         k0 = key[i]
         k1 = key[i + 1]
         k2 = key[i + 2]
         k3 = key[i + 3]
         for _ in range(depth):
-            p0 = 2 * p0 + (nodes[p0] <= k0)
-            p1 = 2 * p1 + (nodes[p1] <= k1)
-            p2 = 2 * p2 + (nodes[p2] <= k2)
-            p3 = 2 * p3 + (nodes[p3] <= k3)
+            p0 = (p0 << one) | np.uint64(nodes[p0] <= k0)
+            p1 = (p1 << one) | np.uint64(nodes[p1] <= k1)
+            p2 = (p2 << one) | np.uint64(nodes[p2] <= k2)
+            p3 = (p3 << one) | np.uint64(nodes[p3] <= k3)
         leaf[i] = p0 - first
         leaf[i + 1] = p1 - first
         leaf[i + 2] = p2 - first
         leaf[i + 3] = p3 - first
-        i += 4
-    while i < n:
-        p = 1
+    for i in range(n // 4 * 4, n):
+        p = one
         for _ in range(depth):
-            p = 2 * p + (nodes[p] <= key[i])
+            p = (p << one) | np.uint64(nodes[p] <= key[i])
         leaf[i] = p - first
-        i += 1
 
 
 @nb.njit(inline="always")
@@ -53,13 +52,15 @@ def _survey(key, time, n, row):
         kmin = min(kmin, key[i])
         kmax = max(kmax, key[i])
     falls = 0
-    for i in range(1, n):
-        falls += time[i] < time[i - 1]
     tmin = time[0]
     tmax = tmin
+    last = tmin
     for i in range(n):
-        tmin = min(tmin, time[i])
-        tmax = max(tmax, time[i])
+        t = time[i]
+        falls += t < last
+        last = t
+        tmin = min(tmin, t)
+        tmax = max(tmax, t)
     row[KMIN] = kmin
     row[KMAX] = kmax
     row[TMIN] = tmin

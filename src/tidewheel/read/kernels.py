@@ -174,17 +174,19 @@ def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
         end = i + 16
         hits = 0
         if end <= b:
+            some = view(keys + 8 * i, 16, np.int64)
             for j in range(16):
-                hits += (keys[i + j] >= k0) & (keys[i + j] <= k1)
+                hits += (some[j] >= k0) & (some[j] <= k1)
         else:
             end = b
             hits = 1
         if hits:
-            for j in range(i, end):
-                k = keys[j]
+            some = view(keys + 8 * i, end - i, np.int64)
+            for j in range(end - i):
+                k = some[j]
                 if k >= k0 and k <= k1:
                     check = np.int64(1) if mode == 1 and (k == k0 or k == k1) else np.int64(0)
-                    n = _emit(out, n, piece, j, j + 1, check)
+                    n = _emit(out, n, piece, i + j, i + j + 1, check)
                     if n < 0:
                         return b, n
         i = end
@@ -286,7 +288,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                 stats[ROWS_SCANNED] += b - a
                 i = a
                 if inside_time and not some:
-                    i, n = _keys_in_order(keys, a, b, k0, k1, mode, out, n, q)
+                    i, n = _keys_in_order(row[KEYS], a, b, k0, k1, mode, out, n, q)
                     if n < 0:
                         return -1
                 while i < b:

@@ -73,7 +73,8 @@ class Arranger:
         room = self._room
         template = coarser(template, leaves_for(view.rows, self._leaf_rows))
         runs = [_routed(run, template, shape) for run in view.holders[: view.count]]
-        matrix = np.array([run.row for run in runs])
+        same = all(a is b for a, b in zip(runs, view.holders, strict=False))
+        matrix = view.matrix[: view.count] if same else np.array([run.row for run in runs])
         bases = np.zeros(len(runs) + 1, np.int64)
         np.cumsum([run.rows for run in runs], out=bases[1:])
         rows = int(bases[-1])
@@ -81,17 +82,25 @@ class Arranger:
         place = room.array(rows, np.uint32)
         k.places(matrix, bases, starts, place)
         times = room.array(rows, np.int64)
-        k.place_codes(matrix, TIMES, bases, place, times)
-        moved = room.array(rows, np.uint32)
-        if k.order_by_time(times, starts, moved):
+        k.place_columns(matrix, _targets((TIMES, 8, times)), bases, place)
+        if k.disordered(times, starts):
+            moved = room.array(rows, np.uint32)
+            k.order_by_time(times, starts, moved)
             k.move(place, moved)
-            k.place_codes(matrix, TIMES, bases, place, times)
+            k.place_columns(matrix, _targets((TIMES, 8, times)), bases, place)
+
         codes = room.array(rows, np.int64)
-        k.place_codes(matrix, KEYS, bases, place, codes)
+        known = {shape.key_slot: codes, shape.time_slot: times}
+        targets = [(KEYS, 8, codes)]
+        for c, (kind, width) in enumerate(zip(shape.kinds, shape.widths, strict=True)):
+            slot = COLUMNS + SLOTS * c + VALUES
+            if kind == FIXED and width in (4, 8) and slot not in known:
+                known[slot] = room.array(rows * width, np.uint8)
+                targets.append((slot, width, known[slot]))
+        k.place_columns(matrix, _targets(*targets), bases, place)
 
         plan = _Plan(matrix, bases, place, rows, room)
         schema = runs[0].batch.schema
-        known = {shape.key_slot: codes, shape.time_slot: times}
         columns = [_column(plan, runs, c, shape, known) for c in range(len(schema))]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         spans = sorted((run.generation_lo, run.generation_hi) for run in runs)
@@ -171,12 +180,13 @@ def _order_codes(array: pa.Array) -> Codes:
     return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
-def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape, known: dict[int, Codes]) -> pa.Array:
+def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape, known: dict[int, npt.NDArray[Any]]) -> pa.Array:
     kind, width = shape.kinds[c], shape.widths[c]
     type_ = runs[0].batch.schema.field(c).type
     slot = COLUMNS + SLOTS * c
     if slot + VALUES in known:
-        return pa.Array.from_buffers(type_, plan.rows, [None, pa.py_buffer(known[slot + VALUES])])
+        validity = _bits(plan, slot, VALIDITY) if plan.runs[:, slot + VALIDITY].any() else None
+        return pa.Array.from_buffers(type_, plan.rows, [validity, pa.py_buffer(known[slot + VALUES])])
     if kind == OTHER:
         return _arrow_column(plan, runs, c)
     validity = _bits(plan, slot, VALIDITY) if plan.runs[:, slot + VALIDITY].any() else None
@@ -193,16 +203,14 @@ def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape, known: dict[int,
     return pa.Array.from_buffers(type_, plan.rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-_PLACE = {1: (np.uint8, k.place1), 2: (np.uint16, k.place2), 4: (np.uint32, k.place4), 8: (np.uint64, k.place8)}
+def _targets(*targets: tuple[int, int, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """For `place_columns`: (slot, width, where to) of each column."""
+    return np.array([(slot, width, out.ctypes.data) for slot, width, out in targets], np.int64)
 
 
 def _fixed(plan: _Plan, slot: int, width: int) -> pa.Buffer:
     out = plan.room.array(plan.rows * width, np.uint8)
-    if width in _PLACE:
-        dtype, kernel = _PLACE[width]
-        kernel(plan.runs, slot, plan.bases, plan.place, out.view(dtype))
-    else:
-        k.place_wide(plan.runs, slot, plan.bases, plan.place, width, out)
+    k.place_wide(plan.runs, slot, plan.bases, plan.place, width, out)
     return pa.py_buffer(out)
 
 

@@ -40,38 +40,52 @@ def places(runs, bases, starts, place):
             cursor[l] = c
 
 
-@nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64[::1])", **JIT)
-def place_codes(runs, slot, bases, place, out):
-    """Key or time codes to their places; slot is KEYS or TIMES."""
+@nb.njit("void(int64[:, ::1], int64[:, ::1], int64[::1], uint32[::1])", **JIT)
+def place_columns(runs, columns, bases, place):
+    """All columns of four or eight bytes to their places: a row of `columns` is (slot of the address, width, address of the copy).
+
+    One call for all of them: every call from a background thread makes it wait for the GIL.
+    """
     for r in range(runs.shape[0]):
-        v = view(runs[r, slot], _ANY, np.int64)
         perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
         here = place[bases[r] : bases[r + 1]]
-        for j in range(here.shape[0]):
-            out[here[j]] = v[perm[j]]
+        n = here.shape[0]
+        for c in range(columns.shape[0]):
+            if columns[c, 1] == 8:
+                v8 = view(runs[r, columns[c, 0]], _ANY, np.uint64)
+                out8 = view(columns[c, 2], _ANY, np.uint64)
+                for j in range(n):
+                    out8[here[j]] = v8[perm[j]]
+            else:
+                v4 = view(runs[r, columns[c, 0]], _ANY, np.uint32)
+                out4 = view(columns[c, 2], _ANY, np.uint32)
+                for j in range(n):
+                    out4[here[j]] = v4[perm[j]]
 
 
-@nb.njit("int64(int64[::1], int64[::1], uint32[::1])", **JIT)
+@nb.njit("int64(int64[::1], int64[::1])", **JIT)
+def disordered(times, starts):
+    """How many leaves are not in time order."""
+    found = 0
+    for l in range(starts.shape[0] - 1):
+        falls = 0
+        leaf = times[starts[l] : starts[l + 1]]
+        last = np.int64(-9223372036854775808)
+        for i in range(leaf.shape[0]):
+            falls += leaf[i] < last
+            last = leaf[i]
+        found += falls > 0
+    return found
+
+
+@nb.njit("void(int64[::1], int64[::1], uint32[::1])", **JIT)
 def order_by_time(times, starts, moved):
-    """moved[p] = where the row at p belongs if its leaf is put in time order (stable). Returns how many leaves needed it."""
-    disordered = 0
+    """moved[p] = where the row at p belongs if its leaf is put in time order (stable)."""
     for l in range(starts.shape[0] - 1):
         a = starts[l]
-        b = starts[l + 1]
-        falls = False
-        for i in range(a + 1, b):
-            if times[i] < times[i - 1]:
-                falls = True
-                break
-        if falls:
-            order = np.argsort(times[a:b], kind="mergesort")
-            for j in range(b - a):
-                moved[a + order[j]] = a + j
-            disordered += 1
-        else:
-            for i in range(a, b):
-                moved[i] = i
-    return disordered
+        order = np.argsort(times[a : starts[l + 1]], kind="mergesort")
+        for j in range(order.shape[0]):
+            moved[a + order[j]] = a + j
 
 
 @nb.njit("void(uint32[::1], uint32[::1])", **JIT)
@@ -114,11 +128,12 @@ def cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds):
 @nb.njit("void(int64[::1], uint32[::1], int64[::1], int64[::1])", **JIT)
 def zone_map(codes, starts, least, greatest):
     for l in range(least.shape[0]):
-        lo = codes[starts[l]]
+        leaf = codes[starts[l] : starts[l + 1]]
+        lo = leaf[0]
         hi = lo
-        for i in range(starts[l], starts[l + 1]):
-            lo = min(lo, codes[i])
-            hi = max(hi, codes[i])
+        for i in range(leaf.shape[0]):
+            lo = min(lo, leaf[i])
+            hi = max(hi, leaf[i])
         least[l] = lo
         greatest[l] = hi
 
@@ -128,8 +143,9 @@ def time_masks(times, starts, first, shift, out):
     """Which mini-ranges of 2^shift time units each leaf has rows in. Unsigned: the span of int64 times may exceed int64."""
     for l in range(out.shape[0]):
         mask = np.uint64(0)
-        for i in range(starts[l], starts[l + 1]):
-            mask |= np.uint64(1) << ((np.uint64(times[i]) - np.uint64(first)) >> np.uint64(shift))
+        leaf = times[starts[l] : starts[l + 1]]
+        for i in range(leaf.shape[0]):
+            mask |= np.uint64(1) << ((np.uint64(leaf[i]) - np.uint64(first)) >> np.uint64(shift))
         out[l] = mask
 
 
@@ -141,35 +157,17 @@ def partition_counts(times, starts, first, width, out):
         end = np.int64(starts[l + 1])
         while a < end:
             number = times[a] // width
+            last = number * width + (width - 1)  # of this partition; may not exceed int64, since a row's time lies in it or before
             lo = a
             hi = end
             while lo < hi:
                 mid = (lo + hi) >> 1
-                if times[mid] // width <= number:
+                if times[mid] <= last:
                     lo = mid + 1
                 else:
                     hi = mid
             out[number - first] += lo - a
             a = lo
-
-
-def _place(item):
-    def kernel(runs, column, bases, place, out):
-        for r in range(runs.shape[0]):
-            v = view(runs[r, column + VALUES], _ANY, item)
-            perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
-            here = place[bases[r] : bases[r + 1]]
-            for j in range(here.shape[0]):
-                out[here[j]] = v[perm[j]]
-
-    return kernel
-
-
-_PLACE = "void(int64[:, ::1], int64, int64[::1], uint32[::1], {}[::1])"
-place1 = nb.njit(_PLACE.format("uint8"), **JIT)(_place(np.uint8))
-place2 = nb.njit(_PLACE.format("uint16"), **JIT)(_place(np.uint16))
-place4 = nb.njit(_PLACE.format("uint32"), **JIT)(_place(np.uint32))
-place8 = nb.njit(_PLACE.format("uint64"), **JIT)(_place(np.uint64))
 
 
 @nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])", **JIT)
