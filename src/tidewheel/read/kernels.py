@@ -15,6 +15,7 @@ from tidewheel.model.pieces import (
     BLOCKS,
     BOUNDS,
     CODER,
+    COLUMNS,
     DATA,
     INDEX,
     KEYS,
@@ -28,6 +29,7 @@ from tidewheel.model.pieces import (
     ORDERED,
     PERM,
     ROWS,
+    SLOTS,
     SOURCE,
     STARTS,
     T0,
@@ -35,14 +37,15 @@ from tidewheel.model.pieces import (
     TIMES,
     TMAX,
     TMIN,
+    VALIDITY,
     VALUES,
     VERIFIED,
     ZONES,
 )  # fmt: skip
 
-LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, ROWS_FOUND, LONGEST, DOUBTFUL, STATS = range(8)
+LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, ROWS_FOUND, LONGEST, DOUBTFUL, NULLS, STATS = range(9)
 """What `scan` counts: TODO the blocks whose checksums are still to be verified, LONGEST the rows of the longest segment
-that lies in order, DOUBTFUL the segments to be checked."""
+that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pieces that have nulls."""
 
 
 _GREATEST = np.int64(9223372036854775807)
@@ -88,20 +91,6 @@ def _first_above(values, n, x):
     while lo < hi:
         mid = (lo + hi) >> 1
         if values[mid] <= x:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo
-
-
-@nb.njit(inline="always")
-def _first_from(values, n, x):
-    """The first index whose value is at least x."""
-    lo = 0
-    hi = n
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if values[mid] < x:
             lo = mid + 1
         else:
             hi = mid
@@ -233,7 +222,11 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
             if k0 > k1 or row[KMAX] < k0 or row[KMIN] > k1:
                 continue
             l1 = _first_above(bounds, leaves, k1) - 1
-            l0 = _first_from(bounds, leaves, bounds[_first_above(bounds, leaves, k0) - 1])
+            l0 = l1
+            if bounds[l1] > k0:
+                l0 = _first_above(bounds, l1, k0) - 1
+            while l0 > 0 and bounds[l0 - 1] == bounds[l0]:
+                l0 -= 1  # the other parts of a leaf that was cut by time
             for l in range(l0, l1 + 1):
                 a = np.int64(starts[l])
                 b = np.int64(starts[l + 1])
@@ -317,6 +310,8 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         i += 1
         stats[LEAVES_READ] += read
         stats[LEAVES_SKIPPED] += leaves - read
+        for column in range(COLUMNS, pieces.shape[1], SLOTS):
+            stats[NULLS] += row[column + VALIDITY] != 0
     for s in range(n):
         stats[ROWS_FOUND] += out[s, 2]
         stats[DOUBTFUL] += out[s, 3]

@@ -60,7 +60,8 @@ def copy(found: Found, segments: Matrix, columns: Columns) -> pa.RecordBatch:
     memory = pa.allocate_buffer(sum(sizes))
     at = [0, *accumulate(sizes)]
     base = memory.address
-    plain[:, 2] = [base + a for a in at[:-1]]
+    for i, a in enumerate(at[:-1]):
+        plain[i, 2] = base + a
     k.copy_columns(found.pieces, segments, plain)
     slots = {slot: memory.slice(at[i], sizes[i]) for i, slot in enumerate(plain[:, 0].tolist())}
     nulls = found.nulls()

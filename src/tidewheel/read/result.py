@@ -149,6 +149,8 @@ class Result:
 
     def _columns_to_read(self) -> Columns:
         """The result's columns and those that where and order_by look at."""
+        if self._query.where is None and not self._order:
+            return self._columns
         if callable(self._query.where):
             return self._coordinator.columns(None)
         names = list(self._columns.schema.names)

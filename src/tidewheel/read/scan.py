@@ -60,6 +60,8 @@ class Found:
     """Rows of the longest segment that could be returned as a slice."""
     doubtful: int = 0
     """Segments whose rows must be checked by value."""
+    null_columns: int = 0
+    """How many columns of pieces have nulls, if that is known; else 1."""
     near: int = 0
     """Pieces from this number on are chunks that are not on a local disk; `read.remote` loads what is read of them."""
     held: Mapping[int, Holder] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Found:
 
     def nulls(self) -> list[bool]:
         """Per column: some piece has nulls in it."""
+        if self._nulls is None and not self.null_columns:
+            self._nulls = [False] * ((self.pieces.shape[1] - COLUMNS) // SLOTS)
         if self._nulls is None:
             self._nulls = (self.pieces[:, COLUMNS + VALIDITY :: SLOTS] != 0).any(axis=0).tolist()
         return self._nulls
@@ -125,8 +129,8 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
         longest = max(stats[LONGEST], counts[LONGEST])
         stats += counts
         stats[LONGEST] = longest
-    read, skipped, scanned, _, rows, longest, doubtful = stats.tolist()
-    return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, near)
+    read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
+    return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, nulls + count - near, near)
 
 
 def _segments(
