@@ -78,9 +78,7 @@ class Header:
         try:
             data = json.loads(text)
             if data["format"] != FORMAT:
-                raise FormatError(
-                    f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: use the version that wrote it, or a newer one"
-                )
+                raise FormatError(f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: use a newer version")
             data["layout"] = json.dumps(data["layout"], sort_keys=True)
             data["prefix"] = bytes.fromhex(data["prefix"])
             data["batches"] = tuple(tuple(pair) for pair in data["batches"])

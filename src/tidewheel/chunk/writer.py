@@ -84,11 +84,26 @@ def write_chunk(
     key = (int(leaves.zones[0].min()), int(leaves.zones[1].max()))
     time = (int(leaves.zones[2].min()), int(leaves.zones[3].max()))
     header = Header(
-        format=FORMAT, id=chunk_id, table=spec.name, server=origin.server, late=origin.late, layout=spec.layout_json(),
-        fields=spec.field_ids, rows=rows, leaves=leaves.count, prefix=origin.prefix, key=key, time=time, generations=content.generations, batches=content.batches,
-        mask=(leaves.mask_start, leaves.mask_width), zones=zoned_columns(spec), block_rows=BLOCK_ROWS, blocks=blocks,
+        format=FORMAT,
+        id=chunk_id,
+        table=spec.name,
+        server=origin.server,
+        late=origin.late,
+        layout=spec.layout_json(),
+        fields=spec.field_ids,
+        rows=rows,
+        leaves=leaves.count,
+        prefix=origin.prefix,
+        key=key,
+        time=time,
+        generations=content.generations,
+        batches=content.batches,
+        mask=(leaves.mask_start, leaves.mask_width),
+        zones=zoned_columns(spec),
+        block_rows=BLOCK_ROWS,
+        blocks=blocks,
         index=f"{xxhash.xxh3_64_intdigest(index):016x}",
-    )  # fmt: skip
+    )
 
     # 3. the file
     schema = stored_schema(spec)
