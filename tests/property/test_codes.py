@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from tidewheel.model.codes import ALL, EXACT, TIES, ZOrderCoder, key_coder
+from tidewheel.model.coders import key_coder
+from tidewheel.model.codes import ALL, EXACT, TIES
 from tidewheel.model.schema import KeyRule, ip, make_spec, zorder
+from tidewheel.model.zorder_codes import ZOrderCoder
 from tidewheel.testing.oracle import OracleTable, plain, value_type
 from tidewheel.testing.strategies import KEY, KEY_TYPES, SERIAL, SIGN, TIME, Stream, TableCase
 from tidewheel.testing.values import build, one

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
 from tidewheel.model.schema import TableSpec, nearest
-from tidewheel.write.arrow_input import MOST_ROWS, Columns, NeverFits, fit, to_batches
+from tidewheel.write.arrow_input import MOST_ROWS, Columns, to_batches
+from tidewheel.write.casts import NeverFits, fit
 
 Refuse = Callable[[pa.RecordBatch], "tuple[np.ndarray[Any, Any], str] | None"]
 

@@ -22,7 +22,7 @@ from tidewheel.index.run import Batch, Run
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.codes import key_coder
+from tidewheel.model.coders import key_coder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import MaskRecord, PackageRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
