@@ -15,9 +15,13 @@ from typing import Any
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.chunk import names
+from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.format import code_columns
+from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
+from tidewheel.env.remote import RangeFiles
 from tidewheel.errors import BadRowsError, ClosedError, ExistsError, InputError, NotFoundError, SettingsError, StorageError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
@@ -30,7 +34,7 @@ from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
 from tidewheel.write.accept import Accepted, Acceptor
-from tidewheel.write.flush import Flusher
+from tidewheel.write.flush import Flusher, MakeChunk
 from tidewheel.write.publish import Publisher
 from tidewheel.write.rejects import SUFFIX, rejects_batch, rejects_spec
 
@@ -230,12 +234,23 @@ class LocalEngine:
             raise
         self._lease = owner.take(self.catalog)
         self.epoch = self._lease.epoch
-        self.flusher = Flusher(self.catalog, self.files, self.epoch, settings, self.clock)
+        self._ranges: RangeFiles | None = None
+        self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
         self._tables: dict[str, LocalTable] = {}
         self._sweep()
         for record in self.catalog.tables():
             self._tables[record.spec.name] = LocalTable(self, record)
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
+
+    def _chunk_maker(self) -> MakeChunk:
+        """How chunks are read: mapped, or by range through a cache of leaves."""
+        if self.settings.map_chunks:
+            return lambda record, spec, shape, coder: Chunk(record, spec, shape, coder, self.files)
+        from pyarrow import fs
+
+        cache, files = LeafCache(self.settings.cache_bytes), RangeFiles(fs.LocalFileSystem(), str(self.root))
+        self._ranges = files
+        return lambda record, spec, shape, coder: RemoteChunk(record, spec, shape, coder, files, cache)
 
     def check_open(self) -> None:
         if self._closed:
@@ -320,6 +335,8 @@ class LocalEngine:
         finally:
             self._closed = True
             self.flusher.stop()
+            if self._ranges is not None:
+                self._ranges.close()
             self._lease.release()
             self.catalog.close()
 

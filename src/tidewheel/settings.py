@@ -36,8 +36,11 @@ class Settings:
     """From this many adjoining rows on, an answer points into the chunk instead of copying."""
     batch_rows: int = 65536
     """Rows per batch while a result is iterated: the memory a huge result needs."""
+    map_chunks: bool = True
+    """Read chunks by mapping their files into memory. False reads only the leaves a query touches, through a cache: for
+    folders on network storage, where mapping is slow and a file that vanishes would end the process."""
     cache_bytes: int = 256 * MB
-    """Memory for leaves of chunks that are not on a local disk."""
+    """Memory for the leaves of chunks that are not mapped."""
     query_memory: int = 1024 * MB
     """Memory that sorting and grouping in one query may take before it spills to disk."""
 
@@ -47,6 +50,8 @@ class Settings:
                 f"durability={self.durability!r} is not available: this version has no log yet. Use durability='memory', "
                 "and call table.flush() where rows must be on disk."
             )
+        if not isinstance(self.map_chunks, bool):
+            raise SettingsError(f"map_chunks is True or False, not {self.map_chunks!r}")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:

@@ -460,3 +460,27 @@ def test_a_damaged_block_spoils_only_queries_that_touch_it(wide: Setup, tmp_path
     wide.answers(Query(key=9990, columns=["plate", "y"]))
     with pytest.raises(CorruptionError, match="block 12 of column 'x' is damaged"):
         wide.chunks[0].load(chunk.row, np.array([199_000]), np.array([1]), [2])
+
+
+def test_a_table_whose_chunks_are_not_mapped(tmp_path: Path) -> None:
+    """The same answers through the public surface, with a cache far smaller than the data."""
+    schema = pa.schema([("k", pa.int32()), ("ts", pa.timestamp("s")), ("name", pa.string()), ("tags", pa.list_(pa.int8()))])
+    settings = tw.Settings(map_chunks=False, cache_bytes=64 << 10, chunk_bytes=64 << 10, leaf_rows=64)
+    random = np.random.default_rng(11)
+    k, t = random.integers(0, 500, 20_000), np.sort(random.integers(0, 5000, 20_000))
+    names, tags = [f"n{i % 97}" for i in range(20_000)], [[i % 5] * (i % 3) for i in range(20_000)]
+    rows = pa.table([pa.array(k, pa.int32()), pa.array(t).cast(pa.timestamp("s")), names, pa.array(tags, pa.list_(pa.int8()))], schema=schema)
+    with tw.open(tmp_path / "wh", settings=settings) as wh:
+        table = wh.create_table("t", schema, time="ts", key="k")
+        for at in range(0, 20_000, 2000):
+            table.insert(rows.slice(at, 2000))
+        table.flush()
+        assert table.state().chunks > 3 and table.state().fresh_rows == 0
+    with tw.open(tmp_path / "wh", settings=settings) as wh:
+        table = wh.table("t")
+        for k0, t0 in random.integers(0, (500, 5000), (20, 2)):
+            mask = (k >= k0) & (k <= k0 + 50) & (t >= t0) & (t <= t0 + 900)
+            found = table.query(key=(int(k0), int(k0) + 50), time=(int(t0), int(t0) + 900)).to_arrow()
+            wanted = rows.filter(pa.array(mask))
+            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
+        assert table.query(aggregate={"n": "count(*)"}).to_pylist() == [{"n": 20_000}]

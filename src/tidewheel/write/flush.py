@@ -21,14 +21,16 @@ import numpy as np
 
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.chunk.format import zoned_columns
-from tidewheel.chunk.reader import Chunk
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import StorageError, TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
+from tidewheel.index.version import ChunkLike
+from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord
+from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
 from tidewheel.write import kernels as k
@@ -41,15 +43,19 @@ RETRY_SECONDS = 1.0
 WRITERS = 2
 """Threads that write chunks. While inserts wait for room, both of two cores have something to do."""
 
+MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, int], ChunkLike]
+"""The chunk behind a catalog row, for a table of this spec and shape whose codes this coder made."""
+
 Written = tuple[Publisher, FlushJob, list[ChunkRecord]]
 
 
 class Flusher:
     """The background threads of a warehouse: some write (the first also seals what is old and re-divides what is skewed), one commits."""
 
-    def __init__(self, catalog: CatalogWriter, files: LocalFiles, epoch: int, settings: Settings, clock: Clock) -> None:
+    def __init__(self, catalog: CatalogWriter, files: LocalFiles, chunk: MakeChunk, epoch: int, settings: Settings, clock: Clock) -> None:
         self._catalog = catalog
         self._files = files
+        self._chunk = chunk
         self._epoch = epoch
         self._settings = settings
         self._clock = clock
@@ -219,10 +225,8 @@ class Flusher:
             self._arrangers.put(arranger)
         return records
 
-    def chunk(self, publisher: Publisher, record: ChunkRecord) -> Chunk:
-        with publisher.lock:
-            coder = publisher.coders.number(record.prefix)
-        return Chunk(record, publisher.spec, publisher.shape, coder, self._files)
+    def chunk(self, publisher: Publisher, record: ChunkRecord) -> ChunkLike:
+        return self._chunk(record, publisher.spec, publisher.shape, publisher.coders.number(record.prefix))
 
 
 def _portions(view: TreeView, most: int) -> list[TreeView]:
