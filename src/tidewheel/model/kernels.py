@@ -86,7 +86,7 @@ def byte_codes(offsets, wide, data, n, prefix, out):
             out[i] = np.int64(code ^ np.uint64(0x8000000000000000))
 
 
-@nb.njit("uint64(uint64)", inline="always")
+@nb.njit(inline="always")
 def _spread(x):
     """31 bits, a zero between each two."""
     x = (x | (x << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
@@ -96,7 +96,7 @@ def _spread(x):
     return (x | (x << np.uint64(1))) & np.uint64(0x5555555555555555)
 
 
-@nb.njit("int64(float64, float64, float64, int64)", inline="always")
+@nb.njit("int64(float64, float64, float64, int64)", **JIT)
 def quantise(x, lo, scale, bits):
     """The cell of a coordinate, clamped to the bounds; rises with x."""
     top = (np.int64(1) << bits) - 1
