@@ -18,22 +18,21 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 class Columns:
-    """The columns a query needs, by their numbers in the table."""
+    """The columns a query needs, by their numbers in the table, and what copying them needs to know."""
 
-    __slots__ = ("_plain", "numbers", "schema", "shape", "stored", "whole")
+    __slots__ = ("numbers", "plain", "schema", "shape", "stored", "types", "whole", "widths")
 
     def __init__(self, numbers: list[int], schema: pa.Schema, shape: Shape) -> None:
         self.numbers = numbers
         self.whole = numbers == list(range(len(schema)))
         self.schema = schema if self.whole else pa.schema([schema.field(i) for i in numbers], schema.metadata)
+        self.types: list[pa.DataType] = self.schema.types
         self.shape = shape
         self.stored = np.array(numbers, np.int64)
         plain = [c for c in numbers if shape.kinds[c] == FIXED and shape.widths[c] in (4, 8)]
-        self._plain = np.array([(COLUMNS + SLOTS * c, shape.widths[c], 0) for c in plain], np.int64).reshape(-1, 3)
-
-    def plain(self) -> Matrix:
-        """For `copy_columns`: the columns of four or eight bytes, without addresses yet."""
-        return self._plain.copy()
+        self.widths = [shape.widths[c] for c in plain]
+        self.plain: Matrix = np.array([(COLUMNS + SLOTS * c, shape.widths[c], 0) for c in plain], np.int64).reshape(-1, 3)
+        """For `copy_columns`: the columns of four or eight bytes; the addresses are still to be filled in."""
 
 
 def check_blocks(found: Found, segments: Matrix, columns: Columns) -> None:
@@ -54,26 +53,24 @@ def slice_of(found: Found, segment: list[int], columns: Columns) -> pa.RecordBat
 def copy(found: Found, segments: Matrix, columns: Columns) -> pa.RecordBatch:
     """The rows of all segments in one new batch, in the order of the segments."""
     rows = found.rows if segments is found.segments else int(segments[:, 2].sum())
-    plain = columns.plain()
     # one allocation for all plain columns, from Arrow's pool: fresh pages would have to be faulted in
-    sizes = [-(-rows * w // 64) * 64 for w in plain[:, 1].tolist()]
-    memory = pa.allocate_buffer(sum(sizes))
-    at = [0, *accumulate(sizes)]
-    base = memory.address
-    for i, a in enumerate(at[:-1]):
-        plain[i, 2] = base + a
+    ends = list(accumulate((-(-rows * w // 64) * 64 for w in columns.widths), initial=0))
+    memory = pa.allocate_buffer(ends[-1])
+    plain = columns.plain.copy()
+    plain[:, 2] = ends[:-1]
+    plain[:, 2] += memory.address
     k.copy_columns(found.pieces, segments, plain)
-    slots = {slot: memory.slice(at[i], sizes[i]) for i, slot in enumerate(plain[:, 0].tolist())}
     nulls = found.nulls()
     arrays = []
-    for field, c in zip(columns.schema, columns.numbers, strict=True):
-        slot = COLUMNS + SLOTS * c
-        values = slots.get(slot)
-        if values is None:
-            arrays.append(_column(found, segments, c, rows, field.type, columns.shape))
-        else:
-            validity = _bits(found, segments, slot, VALIDITY, rows) if nulls[c] else None
-            arrays.append(pa.Array.from_buffers(field.type, rows, [validity, values]))
+    n = 0
+    for type_, c in zip(columns.types, columns.numbers, strict=True):
+        kind, width = columns.shape.kinds[c], columns.shape.widths[c]
+        if kind != FIXED or width not in (4, 8):
+            arrays.append(_column(found, segments, c, rows, type_, columns.shape))
+            continue
+        validity = _bits(found, segments, COLUMNS + SLOTS * c, VALIDITY, rows) if nulls[c] else None
+        arrays.append(pa.Array.from_buffers(type_, rows, [validity, memory.slice(ends[n], rows * width)]))
+        n += 1
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
