@@ -10,9 +10,9 @@ Bounds = tuple[Any, Any]
 Predicate = str | Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Query:
-    """What was asked. Intervals are closed on both ends; None is open."""
+    """What was asked; nobody changes it. Intervals are closed on both ends; None is open."""
 
     key: Bounds | None = None
     box: Sequence[Any] | None = None

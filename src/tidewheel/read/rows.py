@@ -46,7 +46,8 @@ def _read(scan: Scan, segments: Matrix, columns: Columns, size: int) -> Iterator
                 yield slice_of(here, segment, columns)
         segments = segments[~long]
     if len(segments):
-        for group in _split(segments, size):
+        small = segments is found.segments and found.rows <= size
+        for group in (segments,) if small else _split(segments, size):
             check_blocks(found, group, columns)
             for here, part in resident(found, group, columns):
                 yield from _copied(here, part, columns)
