@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,17 @@ from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.remote import RangeFiles
-from tidewheel.errors import BadRowsError, ClosedError, ExistsError, InputError, NotFoundError, SettingsError, StorageError
+from tidewheel.errors import (
+    BadRowsError,
+    ClosedError,
+    ExistsError,
+    FormatError,
+    InputError,
+    NotFoundError,
+    SettingsError,
+    StorageError,
+    TidewheelError,
+)  # fmt: skip
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.model.codes import integer_codes
@@ -99,28 +110,29 @@ class LocalTable:
         return Ack(rows, len(accepted.rejected), self.publisher.insert(accepted.batches, package))
 
     def _insert_package(self, data: Any, name: str, on_bad: str) -> Ack:
-        """At most once under that name: known names are in the catalog, or in `_packages` while their rows are in memory."""
+        """At most once under that name: known names are in the catalog or in `_packages`.
+
+        Packages are loaded one after the other: whoever is told "duplicate" can rely on the first one being in.
+        """
         if not isinstance(name, str) or not name:
-            raise InputError(f"a package has a name, not {name!r}")
-        known = Ack(0, 0, self.publisher.version.generation, duplicate=True)
+            raise InputError(f"a package is named by a text, such as its file name, not {name!r}")
         with self._packages_lock:
             if name in self._packages or self.engine.catalog.package(self.record.id, name) is not None:
-                return known
+                return Ack(0, 0, self.publisher.version.generation, duplicate=True)
+            ack = self._load_package(data, name, on_bad)
             self._packages.add(name)
-        try:
-            accepted = self.acceptor.accept(data, on_bad)
-            if accepted.rejected:
-                self._keep_rejects(accepted, name)
-            rows = sum(b.num_rows for b in accepted.batches)
-            package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
-            if rows:
-                return self._insert(accepted, package)
-            self.engine.flusher.commit_package(self.publisher, package)
-            return Ack(0, len(accepted.rejected), self.publisher.version.generation)
-        except BaseException:
-            with self._packages_lock:
-                self._packages.discard(name)
-            raise
+            return ack
+
+    def _load_package(self, data: Any, name: str, on_bad: str) -> Ack:
+        accepted = self.acceptor.accept(data, on_bad)
+        if accepted.rejected:
+            self._keep_rejects(accepted, name)
+        rows = sum(b.num_rows for b in accepted.batches)
+        package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
+        if rows:
+            return self._insert(accepted, package)
+        self.engine.flusher.commit_package(self.publisher, package)
+        return Ack(0, len(accepted.rejected), self.publisher.version.generation)
 
     def _keep_rejects(self, accepted: Accepted, package: str | None) -> None:
         """Bad rows first: if what follows fails, the caller inserts again, and a reject twice is better than one lost."""
@@ -132,6 +144,8 @@ class LocalTable:
     def replace(self, data: Any, time: Any) -> Ack:
         """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
         self._check_open()
+        if time is None:
+            raise InputError("replace needs the interval time=(first, last) whose rows are exchanged; (None, None) is all of them")
         lo, hi = pair(time, "time")
         first, last = self.spec.time.interval(lo, hi)
         if first > last:
@@ -212,7 +226,7 @@ class LocalTable:
 
 
 class LocalEngine:
-    """The owner's side of a warehouse. Made by `attach_or_open`, closed by its last user."""
+    """The owner's side of a warehouse. Made by `open_engine`, closed by its last user."""
 
     def __init__(self, root: Path, settings: Settings) -> None:
         self.root = root
@@ -220,6 +234,7 @@ class LocalEngine:
         self.clock = Clock()
         self.users = 1
         self._closed = False
+        self._closing = False
         self._lock = threading.Lock()
         self.files = LocalFiles(root)
         try:
@@ -232,14 +247,19 @@ class LocalEngine:
         except BaseException:
             owner.release()
             raise
-        self._lease = owner.take(self.catalog)
-        self.epoch = self._lease.epoch
-        self._ranges: RangeFiles | None = None
-        self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
-        self._tables: dict[str, LocalTable] = {}
-        self._sweep()
-        for record in self.catalog.tables():
-            self._tables[record.spec.name] = LocalTable(self, record)
+        try:
+            self._lease = owner.take(self.catalog)
+            self.epoch = self._lease.epoch
+            self._ranges: RangeFiles | None = None
+            self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
+            self._tables: dict[str, LocalTable] = {}
+            self._sweep()
+            for record in self.catalog.tables():
+                self._tables[record.spec.name] = LocalTable(self, record)
+        except BaseException:
+            owner.release()
+            self.catalog.close()
+            raise
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
 
     def _chunk_maker(self) -> MakeChunk:
@@ -261,10 +281,20 @@ class LocalEngine:
 
     def _sweep(self) -> None:
         """Remove chunk files that no table knows: what a crash left half done, or a drop could not delete yet."""
-        known = {chunk.file for table in self.catalog.tables() for chunk in self.catalog.chunks(table.id)}
-        for file in self.files.list(names.TABLES):
-            if names.is_chunk(file) and file not in known:
+        found = [file for file in self.files.list(names.TABLES) if names.is_chunk(file)]
+        if found and self.epoch == 1:  # a catalog that nobody owned before knows no chunk: it is not theirs
+            raise FormatError(
+                f"{self.root} holds {len(found)} chunks, but its catalog {names.CATALOG} is new: put the catalog back from a backup. "
+                "Nothing was changed."
+            )
+        tables = self.catalog.tables()
+        known = {chunk.file for table in tables for chunk in self.catalog.chunks(table.id)}
+        folders = {names.table_folder(table.id) for table in tables}
+        for file in found:
+            if file not in known:
                 self.files.remove(file)
+        for folder in {os.path.dirname(file) for file in found} - folders:
+            self.files.remove_folder(folder)
 
     def tables(self) -> list[str]:
         self.check_open()
@@ -284,6 +314,8 @@ class LocalEngine:
         if if_exists not in ("error", "open"):
             raise InputError(f"if_exists is 'error' or 'open', not {if_exists!r}")
         with self._lock:
+            if self._closing:
+                raise ClosedError(self._why_closed())
             there = self._tables.get(spec.name)
             if there is not None:
                 if if_exists == "error":
@@ -302,11 +334,13 @@ class LocalEngine:
     def drop(self, name: str) -> None:
         table = self.table(name)
         with self._lock:
-            if self._tables.pop(name, None) is None:
+            if self._tables.get(name) is not table:
                 return
-            self.flusher.forget(table.publisher)
+            # the catalog first: if that fails, the table is as it was
+            records = self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch))
+            del self._tables[name]
             held = {c.record.file for c in table.publisher.version.chunks}
-            for record in self.catalog.drop_table(name, self.epoch):
+            for record in records:
                 if record.file not in held:
                     self.files.remove(record.file)
             for chunk in table.publisher.version.chunks:
@@ -326,12 +360,18 @@ class LocalEngine:
             if self.users > 0 or self._closed:
                 return
             _registry.pop(self.root, None)
-        publishers = [table.publisher for table in self._tables.values()]
+        with self._lock:
+            self._closing = True
+            publishers = [table.publisher for table in self._tables.values()]
+        error: TidewheelError | None = None
         try:
             for publisher in publishers:
                 publisher.close(self._why_closed())
-            for publisher in publishers:
-                publisher.wait_flushed(publisher.seal())
+            for publisher, jobs in [(p, p.seal()) for p in publishers]:
+                try:
+                    publisher.wait_flushed(jobs)
+                except TidewheelError as e:
+                    error = error or e
         finally:
             self._closed = True
             self.flusher.stop()
@@ -339,6 +379,8 @@ class LocalEngine:
                 self._ranges.close()
             self._lease.release()
             self.catalog.close()
+        if error is not None:
+            raise error
 
 
 def _stored(spec: TableSpec) -> StoredColumns:
@@ -346,10 +388,11 @@ def _stored(spec: TableSpec) -> StoredColumns:
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:
-    if not there.schema.equals(wanted.schema) or there.layout_json() != wanted.layout_json():
+    same = there.schema.equals(wanted.schema) and there.layout_json() == wanted.layout_json() and there.partition == wanted.partition
+    if not same:
         raise ExistsError(
             f"table {there.name!r} is there with another definition:\n{there.schema}\n{there.layout_json()}\n"
-            f"and not\n{wanted.schema}\n{wanted.layout_json()}"
+            f"and not\n{wanted.schema}\n{wanted.layout_json()}\nGive the same definition, choose another name, or drop it first."
         )
 
 
@@ -359,7 +402,10 @@ _registry_lock = threading.RLock()
 
 def open_engine(path: str | os.PathLike[str], settings: Settings | None) -> LocalEngine:
     """The engine of a root: made by the first call in this process, shared by later ones."""
-    root = Path(path).expanduser().resolve()
+    try:
+        root = Path(path).expanduser().resolve()
+    except (ValueError, RuntimeError, OSError) as e:
+        raise SettingsError(f"{path!r} cannot be the folder of a warehouse: {e}") from None
     with _registry_lock:
         there = _registry.get(root)
         if there is not None:
@@ -374,7 +420,22 @@ def open_engine(path: str | os.PathLike[str], settings: Settings | None) -> Loca
 
 @atexit.register
 def _close_all() -> None:
-    """A process that ends without closing its warehouses still flushes them."""
+    """A process that ends without closing its warehouses still flushes them, each for itself."""
     for engine in list(_registry.values()):
         engine.users = 1
-        engine.close()
+        try:
+            engine.close()
+        except TidewheelError as e:
+            print(f"tidewheel: {engine.root} could not be flushed at exit: {e}", file=sys.stderr)
+
+
+def _forget_in_child() -> None:
+    """A forked child has neither the threads nor the lease of its parent's warehouses."""
+    global _registry_lock
+    _registry_lock = threading.RLock()
+    for engine in _registry.values():
+        engine._closed = True
+    _registry.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

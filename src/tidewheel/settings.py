@@ -31,7 +31,8 @@ class Settings:
     leaf_rows: int = 512
     """Rows aimed at per leaf. Smaller skips more precisely, larger has less to look at while planning."""
     sealed_trees: int = 2
-    """Trees per indexing server that may wait for their flush. When they are used up, inserts wait: memory stays bounded."""
+    """Trees that may wait for their flush, times the number of indexing servers. When they are used up, inserts wait:
+    memory stays bounded."""
     zero_copy_rows: int = 4096
     """From this many adjoining rows on, an answer points into the chunk instead of copying."""
     batch_rows: int = 65536
@@ -41,8 +42,6 @@ class Settings:
     folders on network storage, where mapping is slow and a file that vanishes would end the process."""
     cache_bytes: int = 256 * MB
     """Memory for the leaves of chunks that are not mapped."""
-    query_memory: int = 1024 * MB
-    """Memory that sorting and grouping in one query may take before it spills to disk."""
 
     def __post_init__(self) -> None:
         if self.durability not in ("memory",):
@@ -56,6 +55,8 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
                 raise SettingsError(f"{name} must be a number of at least {least}, not {value!r}")
+            if name == "chunk_bytes" and value > 512 * MB:
+                raise SettingsError(f"chunk_bytes is at most {512 * MB} (512 MB), not {value!r}")
             if name not in ("late_after", "flush_after") and not isinstance(value, int):
                 raise SettingsError(f"{name} must be a whole number, not {value!r}")
 
@@ -79,5 +80,4 @@ _LEAST: dict[str, float] = {
     "zero_copy_rows": 1,
     "batch_rows": 1,
     "cache_bytes": 0,
-    "query_memory": 16 * MB,
 }

@@ -13,11 +13,11 @@ from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
 
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
 
 class LocalFiles:
     """A folder on a local disk. Safe to use from several threads; two writers never use the same name."""
-
-    local = True
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,7 +59,7 @@ class LocalFiles:
                 temporary = self.path(name) + TEMPORARY
                 descriptor = os.open(temporary, os.O_RDONLY)
                 try:
-                    os.fdatasync(descriptor)
+                    _sync(descriptor)
                 finally:
                     os.close(descriptor)
                 os.rename(temporary, self.path(name))
@@ -92,11 +92,6 @@ class LocalFiles:
         except OSError as e:
             raise StorageError(f"cannot read {path}: {e.strerror}") from e
 
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        with open(self.path(name), "rb") as f:
-            f.seek(offset)
-            return f.read(size)
-
     def list(self, folder: str) -> Iterator[str]:
         """The names of all files below a folder."""
         for where, _, files in os.walk(self.path(folder)):
@@ -119,5 +114,5 @@ class LocalFiles:
     def _discard(path: str) -> None:
         try:
             os.unlink(path)
-        except FileNotFoundError:
-            return
+        except OSError:
+            return  # it is gone, or cannot be removed now: the next open of the warehouse sweeps it

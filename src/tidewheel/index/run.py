@@ -125,7 +125,7 @@ class Run:
 def coalesce(runs: list[Run], template: Template, shape: Shape) -> Run:
     """One run that holds the rows of several, in the order given. It covers all their generations."""
     parts = pa.Table.from_batches([run.own_rows() for run in runs]).unify_dictionaries()
-    data = parts.combine_chunks().to_batches()[0]
+    (data,) = parts.combine_chunks().to_batches()
     run = Run(Batch(data, template.coder, shape), EVERY_ROW, template, level=1 + max(r.level for r in runs))
     run.generation_lo = min(r.generation_lo for r in runs)
     run.generation_hi = max(r.generation_hi for r in runs)

@@ -57,16 +57,20 @@ class Tree:
         self.small: dict[int, int] = {}
 
     def append(self, run: Run) -> None:
-        """Take a published run in. Small runs coalesce, so that single rows neither pile up nor slow queries down."""
+        """Take a published run in."""
         self._put(run)
         self.rows += run.rows
         self.bytes += run.bytes
-        level = run.level
         if run.coalesces:
-            self.small[level] = self.small.get(level, 0) + 1
-            while self.small.get(level, 0) >= FAN_IN:
-                self._merge(level)
-                level += 1
+            self.small[run.level] = self.small.get(run.level, 0) + 1
+
+    def settle(self) -> bool:
+        """Let small runs coalesce, so that single rows neither pile up nor slow queries down. True if any did."""
+        merged = False
+        while full := [level for level, runs in self.small.items() if runs >= FAN_IN]:
+            self._merge(min(full))
+            merged = True
+        return merged
 
     def _put(self, run: Run) -> None:
         n = len(self.runs)

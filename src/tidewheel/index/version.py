@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tidewheel.index.regions import WORTH, RegionIndex
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
-from tidewheel.model.pieces import INDEX, KMIN, TMAX, Holder, Row
+from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Row
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
 
@@ -30,6 +30,7 @@ class ChunkLike(Holder, Protocol):
     def open(self) -> Row: ...
     def codes(self) -> Codes: ...
     def times(self) -> Codes: ...
+    def verify(self, column: int, block: int) -> None: ...
     def condemn(self) -> None: ...
 
 
@@ -57,15 +58,14 @@ class ChunkSet:
             self.index, self.indexed = RegionIndex(self.matrix[: self.count, KMIN : TMAX + 1]), self.count
 
     def candidates(self, k0: int, k1: int, t0: int, t1: int) -> npt.NDArray[np.int64] | None:
-        """Descriptors of the chunks whose region can meet the rectangle, with their numbers in INDEX; None: look at all.
-
-        Only for tables with one coder: otherwise key codes of different chunks cannot be compared.
-        """
+        """Descriptors of the chunks whose region can meet the rectangle, with their numbers in INDEX; None: look at all."""
         if self.index is None:
             return None
         tail = np.arange(self.indexed, self.count)
         numbers = np.concatenate([self.index.search(k0, k1, t0, t1), tail])
+        opened = self.matrix[numbers, OPEN]  # before the addresses, which other threads fill in at any time
         found: npt.NDArray[np.int64] = self.matrix[numbers]
+        found[:, OPEN] = opened
         found[:, INDEX] = numbers
         return found
 
@@ -77,7 +77,9 @@ class ChunkSet:
             new.matrix, new.holders = self.matrix, self.holders
         else:
             new.matrix = np.zeros((2 * (self.count + len(chunks)), self.matrix.shape[1]), np.int64)
+            opened = self.matrix[: self.count, OPEN].copy()  # before the addresses, which other threads fill in at any time
             new.matrix[: self.count] = self.matrix[: self.count]
+            new.matrix[: self.count, OPEN] = opened
             new.holders = self.holders[: self.count]
         new.count = self.count
         for chunk in chunks:

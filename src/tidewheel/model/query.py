@@ -43,7 +43,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """What a query asks of one region: the part of it that both have in common."""
+    """What a query asks of one region: its key interval, and the time that both have in common."""
 
     place: str
     """`chunk`, `sealed tree` or `live tree`."""

@@ -197,11 +197,15 @@ def _check_fields(name: str, schema: pa.Schema) -> None:
         if f.name in seen:
             raise SchemaError(f"table {name!r} has two columns named {f.name!r}")
         seen.add(f.name)
+        if pa.types.is_dictionary(f.type) and pa.types.is_nested(f.type.value_type):
+            raise SchemaError(f"column {f.name!r} of table {name!r} is {f.type}: a dictionary of nested values; use {f.type.value_type}")
     if not seen:
         raise SchemaError(f"table {name!r} has no columns")
 
 
 def _field(name: str, schema: pa.Schema, column: str, role: str) -> pa.Field:
+    if not isinstance(column, str):
+        raise SchemaError(f"the {role} column of table {name!r} is named by a text, not {column!r}")
     i = schema.get_field_index(column)
     if i < 0:
         hint = nearest(column, schema.names)

@@ -105,6 +105,8 @@ def nanoseconds(value: Any) -> int | None:
             value = dt.datetime.fromisoformat(value)
         except ValueError:
             raise QueryError(f"{value!r} is not a time; write ISO text like '2026-01-31 12:00:00' or give a datetime") from None
+    if value is None or value != value:
+        raise QueryError(f"{value!r} is not a time; None leaves an end open")
     if isinstance(value, dt.datetime):
         fine = getattr(value, "nanosecond", 0)  # a pandas Timestamp has what datetime cannot hold
         aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)

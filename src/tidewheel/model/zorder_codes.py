@@ -108,7 +108,7 @@ def _float_down(value: Any) -> float:
 
 def _number(value: Any) -> float:
     try:
-        number = float(value)
+        number = float("x" if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
         raise QueryError(f"{value!r} is no coordinate of a box") from None
     if math.isnan(number):

@@ -34,6 +34,8 @@ class Aggregation:
             coordinator.number(g, "group_by")
         reads = dict.fromkeys(groups)
         for expression in wanted.values():
+            if not isinstance(expression, str):
+                raise QueryError(f"an aggregate is SQL text like 'avg(speed)', not {expression!r}")
             reads.update(dict.fromkeys(referenced(expression, tuple(names))))
         self.reads: list[str] = list(reads) or [coordinator.spec.time.column]
         parts = [quoted(g) for g in groups] + [f"({e}\n) AS {quoted(n)}" for n, e in wanted.items()]

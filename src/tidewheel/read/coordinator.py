@@ -6,7 +6,7 @@ Everything that can be wrong with a query is found here, before any row is read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,8 @@ class Coordinator:
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
         if names is None:
             return self._all
-        if isinstance(names, str):
-            raise QueryError(f"{role} is a list of column names, not the text {names!r}")
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise QueryError(f"{role} is a list of column names, not {names!r}")
         numbers = [self.number(n, role) for n in names]
         if len(set(numbers)) < len(numbers):
             raise QueryError(f"{role}: a column of table {self.spec.name!r} is named twice in {list(names)}")

@@ -6,6 +6,8 @@ DuckDB is imported on first use. One in-memory database per process serves as ev
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,8 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.errors import QueryError
+from tidewheel.errors import LimitError, QueryError
 from tidewheel.model.schema import nearest
+
+MEMORY = "1GB"
+"""What all grouping of this process together may take before it spills to a temporary folder."""
 
 _lock = threading.Lock()
 _database: Any = None
@@ -30,6 +35,8 @@ def _cursor() -> Any:
             _database = duckdb.connect(":memory:")
             for setting in (
                 "TimeZone = 'UTC'",
+                f"memory_limit = '{MEMORY}'",
+                f"temp_directory = '{os.path.join(tempfile.gettempdir(), f'tidewheel-{os.getpid()}')}'",
                 "python_enable_replacements = false",
                 "autoinstall_known_extensions = false",
                 "autoload_known_extensions = false",
@@ -45,9 +52,13 @@ def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns an expression reads, in the order of `names`. Raises QueryError if it is not one scalar expression."""
     if not isinstance(expression, str) or not expression.strip():
         raise QueryError(f'an expression is SQL text like "speed > 30", not {expression!r}')
+    import duckdb
+
     cursor = _cursor()
     try:
         text = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({expression}\n) FROM t"]).fetchone()[0]
+    except duckdb.Error as e:
+        raise QueryError(f"cannot read the expression {expression!r}: {e}") from None
     finally:
         cursor.close()
     tree = json.loads(text)
@@ -58,7 +69,6 @@ def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
         raise QueryError(f"{expression!r} is more than one expression")
     if any(nodes[0].get(part) for part in ("where_clause", "having", "group_expressions", "modifiers", "sample", "qualify")):
         raise QueryError(f"{expression!r} is more than one expression")
-    by_lower = {n.lower(): n for n in names}
     used: set[str] = set()
     for node in _walk(nodes[0]["select_list"][0]):
         if node.get("class") == "SUBQUERY":
@@ -66,8 +76,13 @@ def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
         if node.get("class") == "STAR":
             used.update(names)
         if node.get("class") == "COLUMN_REF":
-            path = [p.lower() for p in node["column_names"]]
-            used.update(by_lower[p] for p in path[:2] if p in by_lower)
+            for part in node["column_names"][:2]:
+                alike = [n for n in names if n.lower() == part.lower()]
+                if len(alike) > 1:
+                    raise QueryError(
+                        f"columns {' and '.join(alike)} differ only in case, which SQL ignores; use a Python function for where"
+                    )
+                used.update(alike)
     return tuple(n for n in names if n in used)
 
 
@@ -108,6 +123,8 @@ def run(sql: str, rows: Any, names: list[str]) -> pa.Table:
     try:
         cursor.register("t", rows)
         return cursor.sql(sql).to_arrow_table()
+    except duckdb.OutOfMemoryException as e:
+        raise LimitError(f"the query needs more than {MEMORY} to group its rows; narrow it, or group by fewer columns: {e}") from None
     except duckdb.Error as e:
         raise QueryError(_explain(str(e), names)) from None
     finally:

@@ -331,7 +331,10 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
 
 @nb.njit("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
 def unverified(pieces, segments, columns, todo):
-    """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo)."""
+    """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo).
+
+    The segments of a piece stand together and in rising order.
+    """
     stats = np.zeros(STATS, np.int64)
     piece = np.int64(-1)
     seen = np.int64(-1)

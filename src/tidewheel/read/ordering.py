@@ -40,15 +40,15 @@ def parse_order(order_by: Any) -> list[SortKey]:
 
 def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
     """Sorted, stable, nulls last. Types that Arrow cannot sort are a QueryError."""
-    columns = {}
-    for key in keys:
-        columns[key.column] = _sortable(table.column(key.column))
-    by = pa.table(columns)
     try:
+        by = pa.table({key.column: _sortable(table.column(key.column)) for key in keys})
         order = pc.sort_indices(by, [(k.column, "descending" if k.descending else "ascending", "at_end") for k in keys])
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, TypeError) as e:
+    except (pa.ArrowException, TypeError) as e:
         raise QueryError(f"order_by: {e}") from None
-    return pa.Table.from_batches([take_rows(b, order.to_numpy()) for b in table.combine_chunks().to_batches()], table.schema)
+    parts = table.combine_chunks().to_batches()
+    if len(parts) == 1:
+        return pa.Table.from_batches([take_rows(parts[0], order.to_numpy())], table.schema)
+    return table.take(order)
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:

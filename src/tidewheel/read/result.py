@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidewheel.errors import LimitError, QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.arrays import take_rows
-from tidewheel.model.pieces import SOURCE
+from tidewheel.model.pieces import KMAX, KMIN, SOURCE, T0, T1, TMAX, TMIN
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.read.coordinator import Coordinator, check_limit, check_timeout, sort_keys
 from tidewheel.read.explain import plan_text
@@ -37,7 +37,8 @@ class Result:
         self._coordinator = coordinator
         self._query = query
         self._limit = check_limit(query.limit)
-        self._deadline = None if query.timeout is None else began + check_timeout(query.timeout)
+        self._timeout = None if query.timeout is None else check_timeout(query.timeout)
+        self._deadline = float("inf")
         self._aggregation: Any = None
         self._filter: Any = None
         if query.aggregate is not None or query.group_by is not None:
@@ -128,9 +129,8 @@ class Result:
             place = "chunk" if source == 0 else "sealed tree" if source <= sealed else "live tree"
             holder: Any = found.holder(piece)
             name = holder.record.id if source == 0 else f"run of generation {holder.generation_lo}"
-            subqueries.append(
-                Subquery(place, name, (int(row[4]), int(row[5])), (int(row[6]), int(row[7])), int(mine[:, 2].sum()), len(mine))
-            )
+            span = max(int(row[TMIN]), int(row[T0])), min(int(row[TMAX]), int(row[T1]))
+            subqueries.append(Subquery(place, name, (int(row[KMIN]), int(row[KMAX])), span, int(mine[:, 2].sum()), len(mine)))
         intervals = tuple(zip(self._scan.intervals[0].lo.tolist(), self._scan.intervals[0].hi.tolist(), strict=True))
         return Plan(spec.name, found.version.generation, intervals, self._scan.time, tuple(subqueries), self.stats)
 
@@ -159,6 +159,7 @@ class Result:
         return self._coordinator.columns(names + extra) if extra else self._columns
 
     def _batches(self, size: int) -> Iterator[pa.RecordBatch]:
+        self._deadline = float("inf") if self._timeout is None else time.perf_counter() + self._timeout
         batches = self._filtered(size)
         if self._aggregation is not None:
             batches = iter(self._aggregation.run(batches, self._read.schema).to_batches())
@@ -196,7 +197,7 @@ class Result:
         self._rows = rows
 
     def _check_time(self) -> None:
-        if self._deadline is not None and time.perf_counter() > self._deadline:
+        if self._timeout is not None and time.perf_counter() > self._deadline:
             raise LimitError(f"the query took longer than its timeout of {self._query.timeout} s; narrow it or give it more time")
 
 

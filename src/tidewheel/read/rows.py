@@ -74,7 +74,8 @@ def _refine(scan: Scan, segments: Matrix) -> Matrix:
     keep = checks[0] if len(checks) == 1 else np.concatenate(checks)
     out = np.empty((len(keep), 4), np.int64)
     n = k.refine(doubtful, keep.view(np.uint8), out)
-    return np.concatenate([segments[~marked], out[:n]])
+    both = np.concatenate([segments[~marked], out[:n]])
+    return both[np.lexsort((both[:, 1], both[:, 0]))]  # in rising order, as a scan leaves them: others rely on it
 
 
 def _split(segments: Matrix, size: int) -> Iterator[Matrix]:

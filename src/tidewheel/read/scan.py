@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.index.version import Version
-from tidewheel.model.codes import EXACT, KeyIntervals
+from tidewheel.model.codes import KeyIntervals
 from tidewheel.model.pieces import CODER, COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
+from tidewheel.model.records import MaskRecord
+from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.kernels import LONGEST, STATS, TODO, closed, scan, select
 
 Matrix = npt.NDArray[np.int64]
@@ -98,16 +100,19 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
 
     # 1. the pieces whose region meets the query
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
-    near = version.chunks.candidates(int(klo[0, 0]), int(khi[0, -1]), t0, t1) if len(version.coders) == 1 else None
-    if near is None:
+    # codes of different coders cannot be compared: then the region index looks at times only
+    hull = (int(klo[0, 0]), int(khi[0, -1])) if len(version.coders) == 1 else (INT64_MIN, INT64_MAX)
+    chosen = version.chunks.candidates(*hull, t0, t1)
+    if chosen is None:
         count = select(version.chunks.matrix, version.chunks.count, 0, klo, khi, t0, t1, pieces, 0)
     else:
-        count = select(near, len(near), 0, klo, khi, t0, t1, pieces, 0)
-        pieces[:count, INDEX] = near[pieces[:count, INDEX], INDEX]
+        count = select(chosen, len(chosen), 0, klo, khi, t0, t1, pieces, 0)
+        pieces[:count, INDEX] = chosen[pieces[:count, INDEX], INDEX]
     for number, tree in enumerate(trees):
         count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
-    if version.masks and count:
-        pieces, count = _cut_masked(version, pieces, count)
+    hidden = [m for m in version.masks if m.time_lo <= t1 and m.time_hi >= t0]
+    if hidden and count:
+        pieces, count = _cut_masked(hidden, pieces, count)
     near = count
     while (q := closed(pieces, near)) >= 0:
         if isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk):
@@ -182,15 +187,15 @@ def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
 def verify(version: Version, pieces: Matrix, todo: Any) -> None:
     """Check the blocks a query touches for the first time; raises CorruptionError."""
     for piece, column, block in todo.tolist():
-        holder(version, pieces[piece]).verify(column, block)  # type: ignore[attr-defined]
+        version.chunks.holders[int(pieces[piece, INDEX])].verify(column, block)  # only chunks have anything to verify
 
 
-def _cut_masked(version: Version, pieces: Matrix, count: int) -> tuple[Matrix, int]:
+def _cut_masked(masks: list[MaskRecord], pieces: Matrix, count: int) -> tuple[Matrix, int]:
     """Leave out the times that masks hide: a piece is asked once for each time interval that remains of it."""
     rows: list[npt.NDArray[np.int64]] = []
     for row in pieces[:count]:
         spans = [(int(row[T0]), int(row[T1]))]
-        for mask in version.masks:
+        for mask in masks:
             if row[GENERATION] <= mask.generation and mask.time_lo <= row[TMAX] and mask.time_hi >= row[TMIN]:
                 spans = [part for span in spans for part in _without(span, mask.time_lo, mask.time_hi)]
         for lo, hi in spans:
@@ -208,7 +213,3 @@ def _without(span: tuple[int, int], lo: int, hi: int) -> list[tuple[int, int]]:
     left = [(span[0], lo - 1)] if lo > span[0] else []
     right = [(hi + 1, span[1])] if hi < span[1] else []
     return left + right
-
-
-def needs_check(intervals: list[KeyIntervals]) -> bool:
-    return any(i.check != EXACT for i in intervals)

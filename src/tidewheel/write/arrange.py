@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.chunk.format import Leaves
+from tidewheel.errors import StorageError
 from tidewheel.index.run import Run
 from tidewheel.index.template import Template, coarser, leaves_for
 from tidewheel.index.tree import TreeView
@@ -197,6 +198,9 @@ def _column(plan: _Plan, runs: list[Run], c: int, shape: Shape, known: dict[int,
     wide = kind == VAR64
     ends = plan.room.array(plan.rows + 1, np.int64)
     total = k.place_ends(plan.runs, slot, int(wide), plan.bases, plan.place, ends)
+    if total >= 1 << 31 and not wide:
+        name = runs[0].batch.schema.field(c).name
+        raise StorageError(f"column {name!r} has more than 2 GB of text in one chunk; use large_string, or smaller chunk_bytes")
     data = plan.room.array(total, np.uint8)
     k.place_bytes(plan.runs, slot, int(wide), plan.bases, plan.place, ends, data)
     offsets = ends if wide else ends.astype(np.int32)

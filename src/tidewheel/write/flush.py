@@ -16,6 +16,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +27,6 @@ from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import StorageError, TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike
@@ -46,7 +48,17 @@ WRITERS = 2
 MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, int], ChunkLike]
 """The chunk behind a catalog row, for a table of this spec and shape whose codes this coder made."""
 
-Written = tuple[Publisher, FlushJob, list[ChunkRecord]]
+
+@dataclass(slots=True)
+class Written:
+    """Chunks that are written under their temporary names, and what is to be committed with them."""
+
+    publisher: Publisher
+    records: list[ChunkRecord]
+    job: FlushJob | None = None
+    mask: MaskRecord | None = None
+    done: Future[None] | None = None
+    """Somebody waits for it; a flush is tried again instead."""
 
 
 class Flusher:
@@ -103,12 +115,23 @@ class Flusher:
 
     def _write_round(self, number: int) -> None:
         """One look at all tables. A method of its own, so that no table is held on to while we wait."""
-        for publisher in self._tables():
-            if number == 0:
-                publisher.redivide()
-                publisher.seal(self._settings.flush_after)
-            while not self._stop and (job := publisher.next_job()) is not None:
-                self._write_job(publisher, job)
+        more = True
+        while more and not self._stop:
+            more = False
+            for publisher in self._tables():
+                if number == 0:
+                    self._look_after(publisher)
+                # one job per table and turn: a table that never stops must not starve the others
+                if not self._stop and (job := publisher.next_job()) is not None:
+                    more = True
+                    self._write_job(publisher, job)
+
+    def _look_after(self, publisher: Publisher) -> None:
+        try:
+            publisher.redivide()
+            publisher.seal(self._settings.flush_after)
+        except Exception as e:  # this thread must live; the next flush that works clears the failure
+            publisher.failed(None, e)
 
     def _write_job(self, publisher: Publisher, job: FlushJob) -> None:
         records: list[ChunkRecord] = []
@@ -116,18 +139,22 @@ class Flusher:
             for view in job.views:
                 self._adapt(publisher, view)
                 records += self.write(publisher, view)
-            self._written.put((publisher, job, records))
+            self._written.put(Written(publisher, records, job))
         except Exception as e:  # whatever it is: the rows stay in memory, inserts and flush() report it, and we try again
             self._give_up(publisher, job, records, e)
 
-    def _give_up(self, publisher: Publisher, job: FlushJob, records: list[ChunkRecord], e: Exception) -> None:
-        for record in records:
-            self._files.remove(record.file)
-        error = e if isinstance(e, TidewheelError) else StorageError(f"flush of table {publisher.spec.name!r} failed: {e!r}")
-        publisher.failed(job, error)
+    def _give_up(self, publisher: Publisher, job: FlushJob | None, records: list[ChunkRecord], e: Exception) -> None:
+        publisher.failed(job, e)
+        self._remove(records)
         if not self._stop:
             time.sleep(RETRY_SECONDS)
             self.wake()
+
+    def _remove(self, records: list[ChunkRecord]) -> None:
+        """Remove files that were not committed. Where that fails too, the next open of the warehouse sweeps them."""
+        with suppress(Exception):
+            for record in records:
+                self._files.remove(record.file)
 
     # ---- committing -------------------------------------------------------------------------------------
 
@@ -139,21 +166,28 @@ class Flusher:
         """Commit what was written; False when there is nothing more to come."""
         if written is None:
             return False
-        publisher, job, records = written
         try:
             with self._committing:
-                if publisher.dropped:
-                    for record in records:
-                        self._files.remove(record.file)
-                else:
-                    self._commit(publisher, job, records)
-        except Exception as e:  # as above
-            self._give_up(publisher, job, records, e)
+                if written.publisher.dropped:
+                    written.publisher.check_open()
+                self._commit(written)
+        except Exception as e:  # as above; what waits for it gets it, what nobody waits for is tried again
+            if written.done is None:
+                self._give_up(written.publisher, written.job, written.records, e)
+            else:
+                self._remove(written.records)
+                written.done.set_exception(e)
+        else:
+            if written.done is not None:
+                written.done.set_result(None)
         return True
 
-    def _commit(self, publisher: Publisher, job: FlushJob | None, records: list[ChunkRecord], mask: MaskRecord | None = None) -> None:
+    def _commit(self, written: Written) -> None:
+        """Steps 3 to 5. If this raises, nothing was committed, and the caller removes the files."""
         began = self._clock.monotonic()
+        publisher, records, job, mask = written.publisher, written.records, written.job, written.mask
         servers = publisher.new_servers
+        chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._files.appear([r.file for r in records])
         self._catalog.commit(
             Commit(
@@ -161,7 +195,7 @@ class Flusher:
                 masks=(mask,) if mask else (), packages=tuple(job.packages) if job else (), servers=servers,
             )
         )  # fmt: skip
-        publisher.committed(job, [self.chunk(publisher, r) for r in records], mask, servers)
+        publisher.committed(job, chunks, mask, servers)
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
 
@@ -170,23 +204,22 @@ class Flusher:
         with self._committing:
             self._catalog.commit(Commit(publisher.table.id, self._epoch, publisher.version.generation, packages=(package,)))
 
-    def forget(self, publisher: Publisher) -> None:
-        """The table is dropped: what is sealed will never be committed. Returns when no commit of it is under way."""
-        publisher.close(f"table {publisher.spec.name!r} was dropped")
+    def drop(self, publisher: Publisher, drop: Callable[[], list[ChunkRecord]]) -> list[ChunkRecord]:
+        """Drop a table from the catalog while no commit of it is under way; what is sealed will never be committed."""
         with self._committing:
-            publisher.dropped = True
-            publisher.jobs.clear()
+            records = drop()
+            publisher.drop()
+        return records
 
     def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord) -> None:
-        """Commit new rows and the mask over the old ones in one transaction, then show both in one swap."""
+        """Commit new rows and the mask over the old ones in one transaction, then show both in one swap.
+
+        The commit thread does it: an interrupt of the caller cannot come between the two.
+        """
         records = self.write(publisher, view) if view is not None and view.count else []
-        try:
-            with self._committing:
-                self._commit(publisher, None, records, mask)
-        except BaseException:
-            for record in records:
-                self._files.remove(record.file)
-            raise
+        done: Future[None] = Future()
+        self._written.put(Written(publisher, records, mask=mask, done=done))
+        done.result()
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""
@@ -218,8 +251,7 @@ class Flusher:
                     counts = partitions(arranged, spec.partition_width)
                     records.append(write_chunk(self._files, publisher.table, arranged, counts, origin))
         except BaseException:
-            for record in records:
-                self._files.remove(record.file)
+            self._remove(records)
             raise
         finally:
             self._arrangers.put(arranger)

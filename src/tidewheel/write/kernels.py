@@ -157,7 +157,9 @@ def partition_counts(times, starts, first, width, out):
         end = np.int64(starts[l + 1])
         while a < end:
             number = times[a] // width
-            last = number * width + (width - 1)  # of this partition; may not exceed int64, since a row's time lies in it or before
+            last = number * width + (width - 1)
+            if last < times[a]:
+                last = np.int64(9223372036854775807)  # the last partition ends beyond int64
             lo = a
             hi = end
             while lo < hi:

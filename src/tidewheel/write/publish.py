@@ -150,6 +150,7 @@ class Publisher:
                 for tree in touched.values():
                     tree.spanning = tree.spanning or len(touched) > 1
             self._swap(generation=generation)
+            self._settle(touched)
             full = [tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes]
             if full:
                 self._seal(full)
@@ -159,6 +160,17 @@ class Publisher:
                         self._wake()
                         break
             return generation
+
+    def _settle(self, touched: dict[int, Tree]) -> None:
+        """Merge small runs, now that they are published: if it fails, they stay as they are, and nothing is lost."""
+        merged = False
+        for tree in touched.values():
+            try:
+                merged = tree.settle() or merged
+            except Exception:  # Arrow may refuse to join what it took apart; queries read small runs just as well
+                tree.small.clear()
+        if merged:
+            self._swap()
 
     def _make_room(self) -> None:
         """Back-pressure: wait while too many sealed trees wait for their flush. Called with the lock held."""
@@ -205,17 +217,18 @@ class Publisher:
             self.jobs.append(FlushJob([views[id(t)] for t in group], [p for t in group for p in t.packages]))
         self._swap(sealed=self.version.sealed + tuple(views.values()))
         if is_uneven([s.rows_taken for s in self.servers], 65536) and self.dispatch is not None:
-            self._rebalance(list(views.values()))
+            self._rebalance([tree.view() for tree in everything])
         for server in self.servers:
             server.rows_taken = 0
         self._wake()
 
     def _rebalance(self, views: list[TreeView]) -> None:
-        """Divide the keys anew over the servers, from a sample of what just came in."""
+        """Divide the keys anew over the servers, from a sample of all that is in their trees."""
         assert self.dispatch is not None
         coder = self.dispatch.coder
-        runs = [run for view in views for run in view.holders[: view.count][-64:]]
-        sample = [run.codes_by(coder)[:: max(1, run.rows // 1024)] for run in runs]
+        runs = [run for view in views for run in view.holders[: view.count]]
+        step = max(1, sum(run.rows for run in runs) // 65536)
+        sample = [run.codes_by(coder)[::step] for run in runs]
         self._divide_servers(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 
     # ---- what the flusher and replace change ------------------------------------------------------------
@@ -236,9 +249,17 @@ class Publisher:
             while any(job in self.jobs for job in jobs):
                 if self.failure is not None and self.metrics.flush_failures > failures:
                     raise self.failure
-                if self.dropped:
-                    self.check_open()
                 self.flushed.wait(1.0)
+            if self.dropped:
+                self.check_open()
+
+    def drop(self) -> None:
+        """The table is gone: what is sealed will never be flushed."""
+        self.close(f"table {self.spec.name!r} was dropped")
+        with self.lock:
+            self.dropped = True
+            self.jobs.clear()
+            self.flushed.notify_all()
 
     def committed(
         self, job: FlushJob | None, chunks: list[ChunkLike], mask: MaskRecord | None = None, servers: tuple[ServerRecord, ...] = ()
@@ -258,9 +279,12 @@ class Publisher:
             self.failure = None
             self.flushed.notify_all()
 
-    def failed(self, job: FlushJob, error: TidewheelError) -> None:
+    def failed(self, job: FlushJob | None, e: Exception) -> None:
+        """A flush went wrong: it will be tried again, and whoever waits for it is told why."""
+        error = e if isinstance(e, TidewheelError) else StorageError(f"flush of table {self.spec.name!r} failed: {e!r}")
         with self.lock:
-            job.taken = False
+            if job is not None:
+                job.taken = False
             self.failure = error
             self.metrics.flush_failures += 1
             self.flushed.notify_all()
@@ -284,7 +308,8 @@ class Publisher:
             began = self.clock.monotonic()
             better = better_template(view, template, self.coders)
             with self.lock:
-                server.check_at = 2 * tree.rows
+                if server.live is tree:
+                    server.check_at = 2 * tree.rows
                 if better is not None and server.template is template:
                     server.use(better)
                     self.metrics.template_updates += 1
