@@ -21,7 +21,7 @@ setup: $(WARM)  ## make .venv, install Tidewheel in it, compile and cache its ke
 demo: setup  ## a simulated taxi fleet, inserted and queried at once for 20 seconds
 	@$(PY) -m tidewheel.surfaces.cli demo
 
-test: lint  ## set up, lint, then all tests but the soak tests
+test: lint  ## set up, lint, then all tests
 	@$(PY) -m pytest -n 2 --dist loadfile
 
 lint: setup  ## ruff, mypy and the import contracts
@@ -33,8 +33,8 @@ lint: setup  ## ruff, mypy and the import contracts
 bench: setup  ## the benchmarks, on the data sets in DATA=folder
 	@$(PY) -m benchmarks --data $(DATA)
 
-soak: setup  ## the tests that run for minutes
-	@$(PY) -m pytest -m soak --timeout 0
+soak: setup  ## the property tests with twenty times as many examples
+	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property -n 2 --timeout 0
 
 clean:  ## remove caches and build results (.venv stays: delete the folder to start over)
 	@rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(WARM)

@@ -469,7 +469,9 @@ def test_a_table_whose_chunks_are_not_mapped(tmp_path: Path) -> None:
     random = np.random.default_rng(11)
     k, t = random.integers(0, 500, 20_000), np.sort(random.integers(0, 5000, 20_000))
     names, tags = [f"n{i % 97}" for i in range(20_000)], [[i % 5] * (i % 3) for i in range(20_000)]
-    rows = pa.table([pa.array(k, pa.int32()), pa.array(t).cast(pa.timestamp("s")), names, pa.array(tags, pa.list_(pa.int8()))], schema=schema)
+    rows = pa.table(
+        [pa.array(k, pa.int32()), pa.array(t).cast(pa.timestamp("s")), names, pa.array(tags, pa.list_(pa.int8()))], schema=schema
+    )
     with tw.open(tmp_path / "wh", settings=settings) as wh:
         table = wh.create_table("t", schema, time="ts", key="k")
         for at in range(0, 20_000, 2000):

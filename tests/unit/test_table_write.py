@@ -78,7 +78,7 @@ class TestPackages:
 
     @pytest.mark.parametrize("name", ["", 5, b"a"])
     def test_a_package_has_a_name(self, tmp_path: Path, name: Any) -> None:
-        with tw.open(tmp_path / "wh") as wh, pytest.raises(tw.InputError, match="a package has a name"):
+        with tw.open(tmp_path / "wh") as wh, pytest.raises(tw.InputError, match="a package is named by a text"):
             create(wh).insert(rows(0, 5), package=name)
 
     def test_the_same_package_from_many_threads(self, tmp_path: Path) -> None:

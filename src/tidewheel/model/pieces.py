@@ -31,7 +31,7 @@ from tidewheel.model.schema import TableSpec
     PERM,  # uint32[rows]: row number by position, or 0
     ZONES,  # int64[4, leaves]: least and greatest key, least and greatest time of each leaf, or 0
     ORDERED,  # uint8[leaves]: leaf is in time order; 0: no leaf, 1: all leaves are
-    MASKS, MASK_START, MASK_WIDTH,  # uint64[leaves]: which 64ths of the piece's time a leaf has rows in, or 0
+    MASKS, MASK_START, MASK_WIDTH,  # uint64[leaves]: which of at most 64 mini-ranges of the piece's time a leaf has rows in, or 0
     VERIFIED, BLOCKS,  # uint8[columns, blocks]: checksum verified; blocks per column (0: nothing to verify)
     SOURCE, INDEX,  # filled in by a query: which matrix, which row of it
     T0, T1,  # filled in by a query: the time interval asked of this piece
