@@ -15,7 +15,7 @@ from benchmarks.peers import Ask, ChDB, DuckDB, System, Tidewheel, same
 from benchmarks.reader import read
 from benchmarks.report import Bar, Options, Report
 
-SIZES = {1_000: 1_000_000, 10_000: 4_000_000, 100_000: 4_000_000}
+SIZES = {1_000: 2_000_000, 10_000: 4_000_000, 100_000: 4_000_000}
 """Rows per batch, and rows in all."""
 AGAINST_DUCKDB = {1_000: 10.0, 10_000: 4.0, 100_000: 2.0}
 AGAINST_CHDB = 8.0
