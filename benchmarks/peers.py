@@ -87,8 +87,7 @@ class Tidewheel:
         self.table.flush()
 
     def query(self, ask: Ask) -> pa.Table:
-        result = self.table.query(key=ask.key, time=ask.time)
-        return pa.Table.from_batches(list(result), schema=data.SCHEMA)
+        return self.table.query(key=ask.key, time=ask.time).to_arrow()
 
     def close(self) -> None:
         if self.warehouse is not None:

@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-SHARED_FROM = 4 << 20
+SHARED_FROM = 16 << 20
 """Bytes of an answer from which on two threads share the reading."""
 
 _pool = ThreadPoolExecutor(2, thread_name_prefix="reader")

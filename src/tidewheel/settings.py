@@ -33,7 +33,7 @@ class Settings:
     sealed_trees: int = 2
     """Trees that may wait for their flush, times the number of indexing servers. When they are used up, inserts wait:
     memory stays bounded."""
-    zero_copy_rows: int = 4096
+    zero_copy_rows: int = 1024
     """From this many adjoining rows on, an answer points into the chunk instead of copying."""
     batch_rows: int = 65536
     """Rows per batch while a result is iterated: the memory a huge result needs."""

@@ -23,6 +23,7 @@ from tidewheel.index.tree import TreeView
 from tidewheel.model.arrays import take
 from tidewheel.model.codes import Codes, integer_codes
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
+from tidewheel.model.times import INT64_MIN
 from tidewheel.write import kernels as k
 
 MOST_KEPT = 128 << 20
@@ -234,3 +235,19 @@ def _arrow_column(plan: _Plan, runs: list[Run], c: int) -> pa.Array:
     parts = parts.unify_dictionaries()
     whole = pa.concat_arrays(parts.chunks) if parts.num_chunks != 1 else parts.chunk(0)
     return take(whole, order)
+
+
+def partitions(arranged: Arranged, width: int) -> tuple[tuple[int, int], ...]:
+    """(start of the partition, rows) of every partition a chunk has rows in."""
+    zones = arranged.leaves.zones
+    first, last = int(zones[2].min()) // width, int(zones[3].max()) // width
+    if first == last:
+        found = [(first, len(arranged.times))]
+    elif last - first < 65536:
+        counts = np.zeros(last - first + 1, np.int64)
+        k.partition_counts(arranged.times, arranged.leaves.starts, first, width, counts)
+        found = [(first + int(i), int(counts[i])) for i in np.flatnonzero(counts)]
+    else:
+        numbers, rows = np.unique(arranged.times // width, return_counts=True)
+        found = [(int(p), int(n)) for p, n in zip(numbers, rows, strict=True)]
+    return tuple((max(p * width, INT64_MIN), n) for p, n in found)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,12 +34,12 @@ from tidewheel.index.version import ChunkLike
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord
 from tidewheel.model.schema import TableSpec
-from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
-from tidewheel.write import kernels as k
-from tidewheel.write.arrange import Arranged, Arranger
 from tidewheel.write.publish import FlushJob, Publisher
 from tidewheel.write.server import better_template
+
+if TYPE_CHECKING:
+    from tidewheel.write.arrange import Arranger
 
 RETRY_SECONDS = 1.0
 
@@ -78,9 +79,8 @@ class Flusher:
         self._threads: list[threading.Thread] = []
         self._committing = threading.Lock()
         """Held while files appear and a commit is made, so that none is half done when a table is dropped."""
-        self._arrangers: queue.SimpleQueue[Arranger] = queue.SimpleQueue()
-        for _ in range(WRITERS):
-            self._arrangers.put(Arranger(settings.leaf_rows))
+        self._arrangers: list[Arranger] = []
+        """Those that nobody uses now; each keeps the memory it works in."""
 
     def start(self, tables: Callable[[], list[Publisher]]) -> None:
         self._tables = tables
@@ -244,7 +244,9 @@ class Flusher:
         tree, spec = view.tree, publisher.spec
         origin = Origin(tree.server, tree.late, tree.template.coder.prefix)
         records: list[ChunkRecord] = []
-        arranger = self._arrangers.get()
+        from tidewheel.write.arrange import Arranger, partitions  # on first use: its kernels take long to load
+
+        arranger = self._arrangers.pop() if self._arrangers else Arranger(self._settings.leaf_rows)
         try:
             for part in _portions(view, 2 * self._settings.chunk_bytes):
                 with arranger.arrange(part, tree.template, publisher.shape, zoned_columns(spec)) as arranged:
@@ -254,7 +256,7 @@ class Flusher:
             self._remove(records)
             raise
         finally:
-            self._arrangers.put(arranger)
+            self._arrangers.append(arranger)
         return records
 
     def chunk(self, publisher: Publisher, record: ChunkRecord) -> ChunkLike:
@@ -281,19 +283,3 @@ def _portions(view: TreeView, most: int) -> list[TreeView]:
         part.matrix = np.array([run.row for run in portion])
         out.append(part)
     return out
-
-
-def partitions(arranged: Arranged, width: int) -> tuple[tuple[int, int], ...]:
-    """(start of the partition, rows) of every partition a chunk has rows in."""
-    zones = arranged.leaves.zones
-    first, last = int(zones[2].min()) // width, int(zones[3].max()) // width
-    if first == last:
-        found = [(first, len(arranged.times))]
-    elif last - first < 65536:
-        counts = np.zeros(last - first + 1, np.int64)
-        k.partition_counts(arranged.times, arranged.leaves.starts, first, width, counts)
-        found = [(first + int(i), int(counts[i])) for i in np.flatnonzero(counts)]
-    else:
-        numbers, rows = np.unique(arranged.times // width, return_counts=True)
-        found = [(int(p), int(n)) for p, n in zip(numbers, rows, strict=True)]
-    return tuple((max(p * width, INT64_MIN), n) for p, n in found)
