@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidewheel.engine import Ack
     from tidewheel.errors import (
         BadRowsError,
         CorruptionError,
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
         StorageError,
         TidewheelError,
     )
+    from tidewheel.local_table import Ack
     from tidewheel.model.schema import epoch, ip, zorder
     from tidewheel.read.result import Result
     from tidewheel.settings import Settings
@@ -33,7 +33,7 @@ _HOMES = {
     "Warehouse": "tidewheel.warehouse",
     "Table": "tidewheel.table",
     "Result": "tidewheel.read.result",
-    "Ack": "tidewheel.engine",
+    "Ack": "tidewheel.local_table",
     "Settings": "tidewheel.settings",
     "zorder": "tidewheel.model.schema",
     "ip": "tidewheel.model.schema",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.engine import Ack, LocalTable, TableState
+from tidewheel.local_table import Ack, LocalTable, TableState
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result

@@ -17,10 +17,10 @@ from pyarrow import fs
 import tidewheel as tw
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.remote import RemoteChunk
-from tidewheel.engine import LocalTable
 from tidewheel.env.remote import RangeFiles, coalesce
 from tidewheel.errors import CorruptionError, StorageError
 from tidewheel.index.version import ChunkSet, Version
+from tidewheel.local_table import LocalTable
 from tidewheel.model.pieces import BLOCK_ROWS, CODER
 from tidewheel.model.query import Query
 

@@ -43,8 +43,8 @@ from tidewheel.model.pieces import (
     ZONES,
 )  # fmt: skip
 
-LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, TODO, ROWS_FOUND, LONGEST, DOUBTFUL, NULLS, STATS = range(9)
-"""What `scan` counts: TODO the blocks whose checksums are still to be verified, LONGEST the rows of the longest segment
+LEAVES_READ, LEAVES_SKIPPED, ROWS_SCANNED, PENDING, ROWS_FOUND, LONGEST, DOUBTFUL, NULLS, STATS = range(9)
+"""What `scan` counts: PENDING the blocks whose checksums are still to be verified, LONGEST the rows of the longest segment
 that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pieces that have nulls."""
 
 
@@ -128,12 +128,12 @@ def _touch(row, column, a, b, stats, todo, piece):
         verified = view(row[VERIFIED] + column * blocks, blocks, np.uint8)
         for block in range(a // BLOCK_ROWS, (b - 1) // BLOCK_ROWS + 1):
             if verified[block] == 0:
-                n = stats[TODO]
+                n = stats[PENDING]
                 if n < todo.shape[0]:
                     todo[n, 0] = piece
                     todo[n, 1] = column
                     todo[n, 2] = block
-                stats[TODO] = n + 1
+                stats[PENDING] = n + 1
 
 
 @nb.njit(inline="always")
@@ -349,7 +349,7 @@ def unverified(pieces, segments, columns, todo):
             seen = last
             for c in columns:
                 _touch(row, c, segments[s, 1], segments[s, 1] + segments[s, 2], stats, todo, piece)
-    return min(stats[TODO], todo.shape[0])
+    return min(stats[PENDING], todo.shape[0])
 
 
 @nb.njit("int64(int64[:, ::1], uint8[::1], int64[:, ::1])", **JIT)

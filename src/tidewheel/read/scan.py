@@ -20,7 +20,7 @@ from tidewheel.model.codes import KeyIntervals
 from tidewheel.model.pieces import CODER, COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
 from tidewheel.model.records import MaskRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.kernels import LONGEST, STATS, TODO, closed, scan, select
+from tidewheel.read.kernels import LONGEST, PENDING, STATS, closed, scan, select
 
 Matrix = npt.NDArray[np.int64]
 
@@ -145,15 +145,15 @@ def _segments(
     room, todo = _scratch.segments, _scratch.todo
     stats = np.zeros(STATS, np.int64)
     n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
-    while n < 0 or stats[TODO] > len(todo):
+    while n < 0 or stats[PENDING] > len(todo):
         if n < 0:
             room = np.empty((4 * len(room), 4), np.int64)
-        if stats[TODO] > len(todo):
-            todo = np.empty((int(stats[TODO]), 3), np.int64)
+        if stats[PENDING] > len(todo):
+            todo = np.empty((int(stats[PENDING]), 3), np.int64)
         stats[:] = 0
         n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
-    if stats[TODO]:
-        verify(version, pieces, todo[: stats[TODO]])
+    if stats[PENDING]:
+        verify(version, pieces, todo[: stats[PENDING]])
     return room[:n].copy(), stats
 
 
