@@ -30,7 +30,7 @@ class Settings:
     """Seconds before a tree is flushed even if it is small. Smaller means fresher files and more of them."""
     leaf_rows: int = 512
     """Rows aimed at per leaf. Smaller skips more precisely, larger has less to look at while planning."""
-    sealed_trees: int = 2
+    sealed_trees: int = 3
     """Trees that may wait for their flush, times the number of indexing servers. When they are used up, inserts wait:
     memory stays bounded."""
     zero_copy_rows: int = 1024
