@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -45,11 +47,11 @@ class Stream:
 
 
 def as_pandas() -> Any:
-    return pytest.importorskip("pandas").DataFrame(ARROW.to_pandas())
+    return pd.DataFrame(ARROW.to_pandas())
 
 
 def as_polars() -> Any:
-    return pytest.importorskip("polars").from_arrow(ARROW)
+    return pl.from_arrow(ARROW)
 
 
 KINDS = {

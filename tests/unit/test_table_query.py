@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -247,14 +248,12 @@ class TestResult:
         assert taxi.query(**query).to_pylist() == arrow.to_pylist()
 
     def test_pandas(self, taxi: tw.Table) -> None:
-        pytest.importorskip("pandas")
         frame = taxi.query(key=5, order_by="ts").to_pandas()
         assert list(frame.columns) == SCHEMA.names and len(frame) == 100
 
     def test_polars(self, taxi: tw.Table) -> None:
-        polars = pytest.importorskip("polars")
         assert taxi.query(key=5).to_polars().shape == (100, 4)
-        assert polars.DataFrame(taxi.query(key=5)).shape == (100, 4)
+        assert pl.DataFrame(taxi.query(key=5)).shape == (100, 4)
 
     def test_duckdb_reads_it(self, taxi: tw.Table) -> None:
         import duckdb
