@@ -51,7 +51,8 @@ def run(options: Options, report: Report) -> None:
     returned = statistics.mean(wanted for _, _, wanted in ranges[WARM_UP:])
     median, slow = statistics.median(timed), float(np.percentile(timed, 99))
     report.note(
-        f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; {WARM_UP} uncounted queries, then {QUERIES}; each count is checked."
+        f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; "
+        f"{WARM_UP} uncounted queries, then {QUERIES}; each count is checked."
     )
     report.note(f"One of them: {stats}")
     call = f"table.query(key=…).to_arrow(), all of the time, {returned:.1f} rows on average"
