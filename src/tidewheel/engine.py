@@ -9,15 +9,18 @@ import atexit
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from tidewheel.catalog.lease import lock
+from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
+from tidewheel.env.disk import Disk
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.remote import RangeFiles
 from tidewheel.errors import (
@@ -36,11 +39,13 @@ from tidewheel.settings import Settings
 from tidewheel.write.flush import Flusher, MakeChunk
 from tidewheel.write.rejects import SUFFIX, rejects_spec
 
+OpenCatalog = Callable[[Path], CatalogWriter]
+
 
 class LocalEngine:
     """The owner's side of a warehouse. Made by `open_engine`, closed by its last user."""
 
-    def __init__(self, root: Path, settings: Settings) -> None:
+    def __init__(self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite) -> None:
         self.root = root
         self.settings = settings
         self.clock = Clock()
@@ -48,14 +53,14 @@ class LocalEngine:
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
-        self.files = LocalFiles(root)
+        self.files = LocalFiles(root, disk)
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise StorageError(f"cannot open a warehouse in {root}: {e.strerror or e}") from e
         owner = lock(root)
         try:
-            self.catalog = open_sqlite(root / names.CATALOG)
+            self.catalog = open_catalog(root / names.CATALOG)
         except BaseException:
             owner.release()
             raise

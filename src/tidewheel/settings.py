@@ -28,7 +28,7 @@ class Settings:
     """Bytes of rows in a tree before it is flushed. Larger means fewer files, more memory, longer flushes."""
     flush_after: float = 300.0
     """Seconds before a tree is flushed even if it is small. Smaller means fresher files and more of them."""
-    leaf_rows: int = 512
+    leaf_rows: int = 256
     """Rows aimed at per leaf. Smaller skips more precisely, larger has less to look at while planning."""
     sealed_trees: int = 3
     """Trees that may wait for their flush, times the number of indexing servers. When they are used up, inserts wait:

@@ -1,33 +1,34 @@
-"""Files of a warehouse, by their name relative to the root. Written once, whole or not at all."""
+"""Files of a warehouse, by their name relative to the root. Written once, whole or not at all; or appended to, as a log is."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.env.disk import Disk
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
-
-_sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class LocalFiles:
     """A folder on a local disk. Safe to use from several threads; two writers never use the same name."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
+        self.disk = disk or Disk()
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name)
 
     def make_folder(self, name: str) -> None:
         try:
-            os.makedirs(self.path(name), exist_ok=True)
+            self.disk.make_folder(self.path(name))
         except OSError as e:
             raise StorageError(f"cannot make folder {self.path(name)}: {e.strerror}") from e
 
@@ -38,7 +39,7 @@ class LocalFiles:
         """
         temporary = self.path(name) + TEMPORARY
         try:
-            with pa.OSFile(temporary, "wb") as sink:
+            with self.disk.sink(temporary) as sink:
                 write(sink)
                 return int(sink.tell())
         except OSError as e:
@@ -57,26 +58,43 @@ class LocalFiles:
         try:
             for name in names:
                 temporary = self.path(name) + TEMPORARY
-                descriptor = os.open(temporary, os.O_RDONLY)
-                try:
-                    _sync(descriptor)
-                finally:
-                    os.close(descriptor)
-                os.rename(temporary, self.path(name))
+                self.disk.sync_file(temporary)
+                self.disk.rename(temporary, self.path(name))
             for folder in {os.path.dirname(name) for name in names}:
-                self.sync_folder(folder)
+                self.disk.sync_folder(self.path(folder))
         except OSError as e:
             raise self._cannot_write(name, e) from e
+
+    def append(self, name: str, head: bytes) -> Appender:
+        """A new file that starts with `head` and grows. When this raises, nothing of it is left."""
+        path = self.path(name)
+        try:
+            descriptor = self.disk.create(path)
+        except OSError as e:
+            raise self._cannot_write(name, e) from e
+        appender = Appender(self, name, descriptor)
+        try:
+            appender.write([head], len(head))
+        except BaseException:
+            appender.close()
+            self._discard(path)
+            raise
+        return appender
 
     def _cannot_write(self, name: str, e: OSError) -> StorageError:
         return StorageError(f"cannot write {self.path(name)}: {e}. Nothing was lost; free some space or mend the disk, then try again.")
 
     def sync_folder(self, name: str) -> None:
-        descriptor = os.open(self.path(name), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            self.disk.sync_folder(self.path(name))
+        except OSError as e:
+            raise self._cannot_write(name, e) from e
+
+    def size(self, name: str) -> int:
+        try:
+            return os.stat(self.path(name)).st_size
+        except OSError as e:
+            raise StorageError(f"cannot read {self.path(name)}: {e.strerror}") from e
 
     def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
@@ -85,6 +103,8 @@ class LocalFiles:
             found = os.stat(path).st_size
             if found != size:
                 raise CorruptionError(f"{path} has {found} bytes, the catalog says {size}: restore the file from a backup")
+            if not size:
+                return pa.py_buffer(b"")
             with pa.memory_map(path) as mapped:  # the mapping outlives the open file, which would cost a descriptor per chunk
                 return mapped.read_buffer(size)
         except FileNotFoundError as e:
@@ -94,9 +114,8 @@ class LocalFiles:
 
     def list(self, folder: str) -> Iterator[str]:
         """The names of all files below a folder."""
-        for where, _, files in os.walk(self.path(folder)):
-            for file in files:
-                yield os.path.relpath(os.path.join(where, file), self.root)
+        for path in self.disk.walk(self.path(folder)):
+            yield os.path.relpath(path, self.root)
 
     def remove(self, name: str) -> None:
         """Remove a file that nothing points to any more, under either name. It may be gone already."""
@@ -104,15 +123,64 @@ class LocalFiles:
         self._discard(self.path(name) + TEMPORARY)
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder if it is empty."""
-        try:
-            os.rmdir(self.path(name))
-        except OSError:
-            return  # something is still in it, or it was never made: either way there is nothing to do now
+        """Remove a folder if it is empty; else there is nothing to do now."""
+        with suppress(OSError):
+            self.disk.remove_folder(self.path(name))
 
-    @staticmethod
-    def _discard(path: str) -> None:
+    def _discard(self, path: str) -> None:
+        """Where this fails, the next open of the warehouse sweeps the file."""
+        with suppress(OSError):
+            self.disk.unlink(path)
+
+
+class Appender:
+    """A file that grows by whole records. One thread at a time writes; another may sync meanwhile."""
+
+    def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
+        self.name = name
+        self.size = 0
+        """Bytes of whole records; what may lie behind was never acknowledged."""
+        self.torn = False
+        """A record could be neither written whole nor taken back: nothing may be appended any more."""
+        self._files = files
+        self._descriptor = descriptor
+
+    def write(self, parts: Sequence[Any], size: int) -> None:
+        """Append one record, whose parts have `size` bytes in all. When this raises, the file is as before, or `torn`."""
+        disk = self._files.disk
         try:
-            os.unlink(path)
-        except OSError:
-            return  # it is gone, or cannot be removed now: the next open of the warehouse sweeps it
+            done = disk.append(self._descriptor, parts)
+            while done < size:
+                rest = _after(parts, done)
+                more = disk.append(self._descriptor, rest)
+                if more <= 0:
+                    raise OSError("the system takes no more bytes")
+                done += more
+        except OSError as e:
+            try:
+                disk.truncate(self._descriptor, self.size)
+            except OSError:
+                self.torn = True
+            raise self._files._cannot_write(self.name, e) from e
+        self.size += size
+
+    def sync(self) -> None:
+        """Returns when all that was written before is on the disk; raises OSError."""
+        self._files.disk.sync(self._descriptor)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._files.disk.close(self._descriptor)
+
+
+def _after(parts: Sequence[Any], done: int) -> list[memoryview]:
+    """What is left of some parts when so many bytes are done."""
+    rest = []
+    for part in parts:
+        view = memoryview(part).cast("B")
+        if done >= len(view):
+            done -= len(view)
+            continue
+        rest.append(view[done:])
+        done = 0
+    return rest

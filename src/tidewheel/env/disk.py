@@ -1,0 +1,102 @@
+"""The calls to the operating system that change files, one method each: the seam where a test can make them fail.
+
+Everything a warehouse writes, but for its catalog, goes through here. Paths are whole; errors are the `OSError`s that
+the system raises. `env.faults` has the twin that lies.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+_MOST_PARTS = 1024
+"""Buffers that one call to the system takes (IOV_MAX)."""
+
+
+class Disk:
+    """The real one. Safe to use from several threads, but for one descriptor only one at a time writes."""
+
+    # ---- a file that is written whole ---------------------------------------------------------------------
+
+    def sink(self, path: str) -> pa.NativeFile:
+        """A new file for Arrow to write to."""
+        return pa.OSFile(path, "wb")
+
+    def sync_file(self, path: str) -> None:
+        """Returns when all bytes of a written file are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def sync_folder(self, path: str) -> None:
+        """Returns when the names in a folder are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # ---- a file that grows --------------------------------------------------------------------------------
+
+    def create(self, path: str) -> int:
+        """A descriptor of a new file; one of that name must not be there."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def append(self, descriptor: int, parts: Sequence[Any]) -> int:
+        """Hand some bytes to the system; returns how many it took, which may be fewer than there are."""
+        return os.writev(descriptor, parts[:_MOST_PARTS])
+
+    def sync(self, descriptor: int) -> None:
+        _sync(descriptor)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    # ---- names --------------------------------------------------------------------------------------------
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def link(self, old: str, new: str) -> None:
+        """A second name for a file that never changes."""
+        os.link(old, new)
+
+    def copy(self, old: str, new: str) -> None:
+        """A second file with the same bytes, where a link cannot be made."""
+        shutil.copyfile(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        """The folder must be empty."""
+        os.rmdir(path)
+
+    # ---- looking ------------------------------------------------------------------------------------------
+
+    def boot(self) -> str:
+        """Names the time since the machine was started: written bytes that were not synced are still there if it is the same."""
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+    def walk(self, path: str) -> Iterable[str]:
+        """The whole paths of all files below a folder."""
+        for where, _, files in os.walk(path):
+            for file in files:
+                yield os.path.join(where, file)
