@@ -9,7 +9,9 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tidewheel.catalog.lease import lock
@@ -22,6 +24,7 @@ from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
 from tidewheel.env.files import LocalFiles
+from tidewheel.env.progress import Progress
 from tidewheel.env.remote import RangeFiles
 from tidewheel.errors import (
     ClosedError,
@@ -33,10 +36,12 @@ from tidewheel.errors import (
     StorageError,
     TidewheelError,
 )  # fmt: skip
+from tidewheel.index.version import ChunkLike
 from tidewheel.local_table import LocalTable
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.settings import Settings
 from tidewheel.write.flush import Flusher, MakeChunk
+from tidewheel.write.recover import Recovery, TableRecovery, log_bytes
 from tidewheel.write.rejects import SUFFIX, rejects_spec
 
 OpenCatalog = Callable[[Path], CatalogWriter]
@@ -53,6 +58,8 @@ class LocalEngine:
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
+        self._condemned: weakref.WeakSet[ChunkLike] = weakref.WeakSet()
+        """Chunks that left their table and that something still reads."""
         self.files = LocalFiles(root, disk)
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -65,14 +72,19 @@ class LocalEngine:
             owner.release()
             raise
         try:
+            began = self.clock.monotonic()
+            before = self.catalog.lease()
             self._lease = owner.take(self.catalog)
             self.epoch = self._lease.epoch
             self._ranges: RangeFiles | None = None
             self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
             self._tables: dict[str, LocalTable] = {}
-            self._sweep()
+            orphans = self._sweep()
             for record in self.catalog.tables():
                 self._tables[record.spec.name] = LocalTable(self, record)
+            recovered = self._recover()
+            self.recovery = Recovery(self.clock.monotonic() - began, before, recovered, orphans)
+            """What opening it had to mend."""
         except BaseException:
             owner.release()
             self.catalog.close()
@@ -96,22 +108,34 @@ class LocalEngine:
     def _why_closed(self) -> str:
         return f"the warehouse {self.root} was closed; open it again"
 
-    def _sweep(self) -> None:
-        """Remove chunk files that no table knows: what a crash left half done, or a drop could not delete yet."""
+    def _recover(self) -> tuple[TableRecovery, ...]:
+        """Replay the logs of an owner that did not close."""
+        tables = list(self._tables.values())
+        with Progress("recovering", sum(log_bytes(self.files, table.record.id) for table in tables)) as progress:
+            done = [table.recover(progress.step) for table in tables]
+        return tuple(one for one in done if one is not None)
+
+    def _sweep(self) -> int:
+        """Remove files of ours that no table knows: what a crash left half done, or a drop could not delete yet."""
         found = [file for file in self.files.list(names.TABLES) if names.is_chunk(file)]
-        if found and self.epoch == 1:  # a catalog that nobody owned before knows no chunk: it is not theirs
+        logs = [file for file in self.files.list(names.LOGS) if names.segment_of(file)]
+        if (found or logs) and self.epoch == 1:  # a catalog that nobody owned before knows no chunk: it is not theirs
             raise FormatError(
-                f"{self.root} holds {len(found)} chunks, but its catalog {names.CATALOG} is new: put the catalog back from a backup. "
+                f"{self.root} holds {len(found)} chunks and {len(logs)} log segments, but its catalog {names.CATALOG} is new: put the "
+                "catalog back from a backup. "
                 "Nothing was changed."
             )
         tables = self.catalog.tables()
         known = {chunk.file for table in tables for chunk in self.catalog.chunks(table.id)}
-        folders = {names.table_folder(table.id) for table in tables}
-        for file in found:
-            if file not in known:
-                self.files.remove(file)
-        for folder in {os.path.dirname(file) for file in found} - folders:
+        ids = {table.id for table in tables}
+        orphans = [file for file in found if file not in known]
+        orphans += [file for file in logs if names.segment_of(file)[0] not in ids]  # type: ignore[index]
+        for file in orphans:
+            self.files.remove(file)
+        kept = {folder for id_ in ids for folder in (names.table_folder(id_), names.log_folder(id_))}
+        for folder in {os.path.dirname(file) for file in orphans} - kept:
             self.files.remove_folder(folder)
+        return len(orphans)
 
     def tables(self) -> list[str]:
         self.check_open()
@@ -162,9 +186,22 @@ class LocalEngine:
                     self.files.remove(record.file)
             for chunk in table.publisher.version.chunks:
                 chunk.condemn()
+                self._condemned.add(chunk)
+            table.publisher.log.drop()
             self.files.remove_folder(names.table_folder(table.record.id))
         if name + SUFFIX in self._tables:
             self.drop(name + SUFFIX)
+
+    @contextmanager
+    def still(self) -> Iterator[list[LocalTable]]:
+        """All tables, rejects included. While this is held none is made or dropped and nothing is committed; rows still come in."""
+        with self._lock, self.flusher.still():
+            self.check_open()
+            yield list(self._tables.values())
+
+    def in_use(self) -> set[str]:
+        """Files that no table knows and that are no leftovers: being written, or read by whoever began before a drop."""
+        return {name + names.TEMPORARY for name in list(self.files.unfinished)} | {chunk.record.file for chunk in self._condemned}
 
     def rejects_of(self, name: str, create: bool) -> LocalTable | None:
         there = self._tables.get(name + SUFFIX)
@@ -192,6 +229,8 @@ class LocalEngine:
         finally:
             self._closed = True
             self.flusher.stop()
+            for publisher in publishers:
+                publisher.log.close()
             if self._ranges is not None:
                 self._ranges.close()
             self._lease.release()

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
+from tidewheel.env.files import LocalFiles
 from tidewheel.errors import BadRowsError, InputError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.model.codes import integer_codes
+from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.records import MaskRecord, PackageRecord, TableRecord
 from tidewheel.model.schema import TableSpec
@@ -22,7 +24,9 @@ from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
 from tidewheel.write.accept import Accepted, Acceptor
 from tidewheel.write.flush import Flusher
+from tidewheel.write.log import Log
 from tidewheel.write.publish import Publisher
+from tidewheel.write.recover import Step, TableRecovery, recover
 from tidewheel.write.rejects import rejects_batch, rejects_spec
 
 
@@ -32,6 +36,8 @@ class Owner(Protocol):
     settings: Settings
     clock: Clock
     flusher: Flusher
+    files: LocalFiles
+    epoch: int
 
     @property
     def catalog(self) -> CatalogReader: ...
@@ -72,7 +78,8 @@ class LocalTable:
         self.engine = engine
         self.record = record
         self.spec = record.spec
-        self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake)
+        log = Log(engine.files, record, Shape(record.spec), engine.epoch, engine.settings.durability)
+        self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
         chunks = [engine.flusher.chunk(self.publisher, c) for c in engine.catalog.chunks(record.id)]
         self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
         self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse)
@@ -80,6 +87,14 @@ class LocalTable:
         self._packages: set[str] = set()
         self._packages_lock = threading.Lock()
         self._replacing = threading.Lock()
+
+    def recover(self, step: Step) -> TableRecovery | None:
+        """Bring back what an owner that crashed had acknowledged. Called once, before the table is used."""
+        skip = self.engine.settings.damaged_log == "skip"
+        done = recover(self.publisher, self.engine.files, self.engine.catalog.coverage(self.record.id), skip, step)
+        if done is not None:
+            self._packages.update(done.packages)
+        return done
 
     # ---- writing ----------------------------------------------------------------------------------------
 
@@ -196,7 +211,9 @@ class LocalTable:
         self._check_open()
         rejects = self.engine.rejects_of(self.spec.name, create=False)
         if rejects is None:
-            empty = Publisher(TableRecord(0, rejects_spec(self.spec.name)), self.engine.settings, self.engine.clock, lambda: None)
+            record = TableRecord(0, rejects_spec(self.spec.name))
+            no_log = Log(self.engine.files, record, Shape(record.spec), 0, "memory")
+            empty = Publisher(record, self.engine.settings, self.engine.clock, lambda: None, no_log)
             return Result(Coordinator(empty.spec, empty.shape, self.engine.settings, _stored(empty.spec)), empty.version, Query())
         return rejects.query(Query(order_by="rejected_at, position"))
 

@@ -15,8 +15,12 @@ MB = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Settings:
     # ---- behaviour: what a user may observe -------------------------------------------------------------
-    durability: str = "memory"
-    """What an acknowledged row survives until its tree is flushed. `memory`: nothing but the process going on."""
+    durability: str = "process"
+    """What an acknowledged row survives until it is in a chunk. `memory`: nothing. `process`: the end of the process, however it
+    ends. `fsync`: also a power failure; every insert then waits for the disk, several writers together."""
+    damaged_log: str = "refuse"
+    """What to do if the log of an owner that crashed is damaged, so that acknowledged rows are missing. `refuse`: do not open.
+    `skip`: open with what is whole; `wh.recovery` says what is lost."""
     late_after: float = 60.0
     """Seconds (Δt) by which a row may be older than its server's previous chunk and still join the ordinary tree.
     Larger keeps slightly late rows together with the others; smaller keeps the regions of chunks tighter."""
@@ -44,11 +48,9 @@ class Settings:
     """Memory for the leaves of chunks that are not mapped."""
 
     def __post_init__(self) -> None:
-        if self.durability not in ("memory",):
-            raise SettingsError(
-                f"durability={self.durability!r} is not available: this version has no log yet. Use durability='memory', "
-                "and call table.flush() where rows must be on disk."
-            )
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise SettingsError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(self, name)!r}")
         if not isinstance(self.map_chunks, bool):
             raise SettingsError(f"map_chunks is True or False, not {self.map_chunks!r}")
         for name, least in _LEAST.items():
@@ -69,6 +71,8 @@ class Settings:
             raise SettingsError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
         return cls(**values)  # type: ignore[arg-type]
 
+
+_CHOICES = {"durability": ("memory", "process", "fsync"), "damaged_log": ("refuse", "skip")}
 
 _LEAST: dict[str, float] = {
     "late_after": 0,

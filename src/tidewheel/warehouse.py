@@ -11,6 +11,7 @@ from tidewheel.errors import ClosedError, SettingsError
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
 from tidewheel.settings import Settings
 from tidewheel.table import Table
+from tidewheel.write.recover import Recovery
 
 
 def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> Warehouse:
@@ -50,6 +51,11 @@ class Warehouse:
     def drop_table(self, name: str) -> None:
         """Drop a table and its rejects. Results that are still being read go on; their files are deleted after."""
         self._live().drop(name)
+
+    @property
+    def recovery(self) -> Recovery:
+        """What opening the warehouse had to mend after an owner that did not close it; `str` says it in words."""
+        return self._live().recovery
 
     def _live(self) -> LocalEngine:
         if not self._open:

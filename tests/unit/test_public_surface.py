@@ -108,7 +108,8 @@ class TestSettings:
     @pytest.mark.parametrize(
         "wrong, said",
         [
-            ({"durability": "fsync"}, "call table.flush"),
+            ({"durability": "disk"}, "durability is one of 'memory', 'process', 'fsync', not 'disk'"),
+            ({"damaged_log": "ignore"}, "damaged_log is one of 'refuse', 'skip'"),
             ({"chunk_bytes": 1}, "chunk_bytes must be a number of at least 4096, not 1"),
             ({"chunk_bytes": 5000.5}, "chunk_bytes must be a whole number"),
             ({"indexing_servers": 0}, "indexing_servers must be a number of at least 1"),
@@ -123,7 +124,7 @@ class TestSettings:
             tw.Settings(**wrong)  # type: ignore[arg-type]
 
     def test_an_unknown_name_lists_the_known_ones(self) -> None:
-        with pytest.raises(tw.InputError, match="unknown setting 'chunk_byte'; known: durability, late_after"):
+        with pytest.raises(tw.InputError, match="unknown setting 'chunk_byte'; known: durability, damaged_log, late_after"):
             tw.Settings.of({"chunk_byte": 1})
 
     def test_every_setting_says_what_it_trades(self) -> None:

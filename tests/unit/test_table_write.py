@@ -120,25 +120,26 @@ class TestPackages:
         with tw.open(tmp_path / "wh", settings=settings) as wh:
             assert wh.table("taxi").insert(rows(0, 1), package="a").duplicate
 
-    def test_a_crash_loses_a_package_whole_or_not_at_all(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("durability", ["memory", "process"])
+    def test_a_crash_loses_a_package_whole_or_not_at_all(self, tmp_path: Path, durability: str) -> None:
         code = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import tidewheel as tw
 from test_table_write import create, rows
-wh = tw.open({str(tmp_path / "wh")!r}, settings=tw.Settings(indexing_servers=3))
+wh = tw.open({str(tmp_path / "wh")!r}, settings=tw.Settings(durability={durability!r}, indexing_servers=3))
 taxi = create(wh)
 taxi.insert(rows(0, 3000), package="flushed")
 taxi.flush()
-taxi.insert(rows(3000, 6000), package="lost")
+taxi.insert(rows(3000, 6000), package="fresh")
 os._exit(1)
 """
         subprocess.run([sys.executable, "-c", code], check=False)
         with tw.open(tmp_path / "wh") as wh:
             taxi = wh.table("taxi")
-            assert numbers(taxi) == list(range(3000))
+            assert numbers(taxi) == list(range(3000 if durability == "memory" else 6000))
             assert taxi.insert(rows(0, 3000), package="flushed").duplicate
-            assert taxi.insert(rows(3000, 6000), package="lost").rows == 3000
+            assert taxi.insert(rows(3000, 6000), package="fresh").duplicate == (durability == "process")
             assert numbers(taxi) == list(range(6000))
 
 

@@ -5,6 +5,8 @@ root/
   owner.lock                held by the owner
   tables/<table id>/        chunks of one table: <chunk id>.arrow
                             <chunk id>.arrow.tmp while it is written
+  logs/<table id>/          <epoch>-<number>.log: segments of its owner's log (docs/log-format.md)
+  quarantine/<when>/        what a repair took out of the way, under the names it had below the root
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ CATALOG = "catalog.sqlite"
 TABLES = "tables"
 ARROW = "arrow"
 TEMPORARY = ".tmp"
+LOGS = "logs"
+QUARANTINE = "quarantine"
 
 _CHUNK = re.compile(rf"{TABLES}/\d+/[0-9a-f]{{23}}\.{ARROW}(\.tmp)?")
+
+_SEGMENT = re.compile(rf"{LOGS}/(\d+)/([0-9a-f]{{8}})-([0-9a-f]{{8}})\.log")
 
 
 def table_folder(table_id: int) -> str:
@@ -38,3 +44,22 @@ def is_chunk(file: str) -> bool:
 def chunk_file(table_id: int, chunk_id: str) -> str:
     """Relative to the root."""
     return f"{table_folder(table_id)}/{chunk_id}.{ARROW}"
+
+
+def quarantined(file: str, when: str) -> str:
+    """Where a repair moves a file; `when` keeps the files of one repair together."""
+    return f"{QUARANTINE}/{when}/{file}"
+
+
+def log_folder(table_id: int) -> str:
+    return f"{LOGS}/{table_id}"
+
+
+def segment_file(table_id: int, epoch: int, number: int) -> str:
+    return f"{log_folder(table_id)}/{epoch:08x}-{number:08x}.log"
+
+
+def segment_of(file: str) -> tuple[int, int, int] | None:
+    """(table id, epoch, number) of a log segment of ours, or None if the file is none."""
+    found = _SEGMENT.fullmatch(file)
+    return (int(found[1]), int(found[2], 16), int(found[3], 16)) if found else None

@@ -55,7 +55,6 @@ class Origin:
     server: int
     late: bool
     prefix: bytes
-    covers: int = 0
 
 
 def write_chunk(
@@ -122,7 +121,7 @@ def write_chunk(
     return ChunkRecord(
         id=chunk_id, table_id=table.id, server=origin.server, file=file, container=names.ARROW, format=FORMAT, rows=rows, bytes=size,
         key_lo=key[0], key_hi=key[1], time_lo=time[0], time_hi=time[1], late=origin.late,
-        generation_lo=content.generations[0], generation_hi=content.generations[1], covers=origin.covers, prefix=origin.prefix,
+        generation_lo=content.generations[0], generation_hi=content.generations[1], covers=content.generations[1], prefix=origin.prefix,
         body_lo=body_lo, body_hi=body_hi, frame=frame_checksum(whole, body_lo, body_hi), partitions=partitions,
     )  # fmt: skip
 

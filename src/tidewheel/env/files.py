@@ -22,6 +22,8 @@ class LocalFiles:
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
         self.disk = disk or Disk()
+        self.unfinished: set[str] = set()
+        """Files that are written and have neither appeared nor been removed yet; on the disk they have their temporary names."""
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name)
@@ -38,16 +40,21 @@ class LocalFiles:
         When this raises, nothing of it is left.
         """
         temporary = self.path(name) + TEMPORARY
+        self.unfinished.add(name)
         try:
             with self.disk.sink(temporary) as sink:
                 write(sink)
                 return int(sink.tell())
         except OSError as e:
-            self._discard(temporary)
+            self._give_up(name)
             raise self._cannot_write(name, e) from e
         except BaseException:
-            self._discard(temporary)
+            self._give_up(name)
             raise
+
+    def _give_up(self, name: str) -> None:
+        self._discard(self.path(name) + TEMPORARY)
+        self.unfinished.discard(name)
 
     def appear(self, names: Sequence[str]) -> None:
         """Sync written files and give them their names: from here on they survive a crash of the machine.
@@ -60,6 +67,7 @@ class LocalFiles:
                 temporary = self.path(name) + TEMPORARY
                 self.disk.sync_file(temporary)
                 self.disk.rename(temporary, self.path(name))
+                self.unfinished.discard(name)
             for folder in {os.path.dirname(name) for name in names}:
                 self.disk.sync_folder(self.path(folder))
         except OSError as e:
@@ -74,7 +82,7 @@ class LocalFiles:
             raise self._cannot_write(name, e) from e
         appender = Appender(self, name, descriptor)
         try:
-            appender.write([head], len(head))
+            appender.write([head], len(head), 0)
         except BaseException:
             appender.close()
             self._discard(path)
@@ -95,6 +103,14 @@ class LocalFiles:
             return os.stat(self.path(name)).st_size
         except OSError as e:
             raise StorageError(f"cannot read {self.path(name)}: {e.strerror}") from e
+
+    def read(self, name: str) -> pa.Buffer:
+        """The whole file in memory. Unlike `map`, a disk that fails later, or a file that shrinks, cannot end the process."""
+        try:
+            with pa.OSFile(self.path(name), "rb") as file:
+                return file.read_buffer()
+        except OSError as e:
+            raise StorageError(f"cannot read {self.path(name)}: {e}") from e
 
     def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
@@ -117,10 +133,20 @@ class LocalFiles:
         for path in self.disk.walk(self.path(folder)):
             yield os.path.relpath(path, self.root)
 
+    def move(self, name: str, new: str) -> None:
+        """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after."""
+        try:
+            self.disk.make_folder(os.path.dirname(self.path(new)))
+            self.disk.rename(self.path(name), self.path(new))
+            for folder in (os.path.dirname(new), os.path.dirname(name)):
+                self.disk.sync_folder(self.path(folder))
+        except OSError as e:
+            raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e
+
     def remove(self, name: str) -> None:
         """Remove a file that nothing points to any more, under either name. It may be gone already."""
         self._discard(self.path(name))
-        self._discard(self.path(name) + TEMPORARY)
+        self._give_up(name)
 
     def remove_folder(self, name: str) -> None:
         """Remove a folder if it is empty; else there is nothing to do now."""
@@ -138,31 +164,37 @@ class Appender:
 
     def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
         self.name = name
-        self.size = 0
-        """Bytes of whole records; what may lie behind was never acknowledged."""
         self.torn = False
         """A record could be neither written whole nor taken back: nothing may be appended any more."""
         self._files = files
         self._descriptor = descriptor
+        self._end = 0
 
-    def write(self, parts: Sequence[Any], size: int) -> None:
-        """Append one record, whose parts have `size` bytes in all. When this raises, the file is as before, or `torn`."""
+    def write(self, parts: Sequence[Any], size: int, at: int) -> None:
+        """Append one record, whose parts have `size` bytes in all, behind the first `at` bytes.
+
+        The caller counts the bytes, so that an interrupt at any moment leaves one truth: what it did not count is cut off
+        by the next write. When this raises, the file has `at` bytes as before, or is `torn`.
+        """
         disk = self._files.disk
         try:
+            if self._end != at:
+                disk.truncate(self._descriptor, at)
+            self._end = -1
             done = disk.append(self._descriptor, parts)
             while done < size:
-                rest = _after(parts, done)
-                more = disk.append(self._descriptor, rest)
+                more = disk.append(self._descriptor, _after(parts, done))
                 if more <= 0:
                     raise OSError("the system takes no more bytes")
                 done += more
         except OSError as e:
             try:
-                disk.truncate(self._descriptor, self.size)
+                disk.truncate(self._descriptor, at)
+                self._end = at
             except OSError:
                 self.torn = True
             raise self._files._cannot_write(self.name, e) from e
-        self.size += size
+        self._end = at + size
 
     def sync(self) -> None:
         """Returns when all that was written before is on the disk; raises OSError."""

@@ -37,7 +37,21 @@ class TreeView:
 
 
 class Tree:
-    __slots__ = ("born", "bytes", "late", "matrix", "packages", "rows", "runs", "server", "shape", "small", "spanning", "template")
+    __slots__ = (
+        "born",
+        "bytes",
+        "late",
+        "matrix",
+        "oldest",
+        "packages",
+        "rows",
+        "runs",
+        "server",
+        "shape",
+        "small",
+        "spanning",
+        "template",
+    )
 
     def __init__(self, server: int, late: bool, template: Template, shape: Shape, born: float) -> None:
         self.server = server
@@ -46,6 +60,8 @@ class Tree:
         self.shape = shape
         self.born = born
         """When the first row came in; meaningless while the tree is empty."""
+        self.oldest = 0
+        """The generation of the first row that came in."""
         self.rows = 0
         self.bytes = 0
         self.packages: list[PackageRecord] = []
@@ -58,6 +74,8 @@ class Tree:
 
     def append(self, run: Run) -> None:
         """Take a published run in."""
+        if not self.rows:
+            self.oldest = run.generation_lo
         self._put(run)
         self.rows += run.rows
         self.bytes += run.bytes

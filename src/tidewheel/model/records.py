@@ -41,7 +41,7 @@ class ChunkRecord:
     generation_lo: int
     generation_hi: int
     covers: int
-    """Up to which record of its owner's log this chunk covers its server (0 while there is no log)."""
+    """The last record of its owner's log that it holds rows of; records are numbered by generation (0: made before there was a log)."""
     prefix: builtins.bytes
     """The common prefix its key codes leave out (text and binary keys)."""
     body_lo: int
@@ -51,6 +51,16 @@ class ChunkRecord:
     """xxh3 of the frame."""
     partitions: tuple[tuple[int, int], ...]
     """(start of the partition, rows of this chunk in it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Rows of these generations that belonged to this server's ordinary or late tree are in a chunk, or were once."""
+
+    server: int
+    late: bool
+    generation_lo: int
+    generation_hi: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +125,15 @@ class Lease:
     pid: int
     host: str
     since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the catalog that stands for itself: the bytes of an SQLite file, and what that file says."""
+
+    data: bytes
+    warehouse: str
+    """The id a warehouse keeps for life, also through a backup."""
+    tables: tuple[TableRecord, ...]
+    chunks: tuple[ChunkRecord, ...]
+    """Of all tables, those they hold."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -175,8 +175,14 @@ class Flusher:
             if written.done is None:
                 self._give_up(written.publisher, written.job, written.records, e)
             else:
-                self._remove(written.records)
+                try:
+                    self._remove(written.records)
+                finally:
+                    written.done.set_exception(e)
+        except BaseException as e:  # this thread ends, but nobody is to wait for it for ever
+            if written.done is not None:
                 written.done.set_exception(e)
+            raise
         else:
             if written.done is not None:
                 written.done.set_result(None)
@@ -196,6 +202,7 @@ class Flusher:
             )
         )  # fmt: skip
         publisher.committed(job, chunks, mask, servers)
+        publisher.trim_log()
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
 
@@ -203,6 +210,12 @@ class Flusher:
         """Record a package that brought no rows."""
         with self._committing:
             self._catalog.commit(Commit(publisher.table.id, self._epoch, publisher.version.generation, packages=(package,)))
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """No commit is under way while this is held, and none begins: files, catalog and versions agree."""
+        with self._committing:
+            yield
 
     def drop(self, publisher: Publisher, drop: Callable[[], list[ChunkRecord]]) -> list[ChunkRecord]:
         """Drop a table from the catalog while no commit of it is under way; what is sealed will never be committed."""

@@ -19,14 +19,16 @@ import pyarrow as pa
 from tidewheel.env.clock import Clock
 from tidewheel.errors import ClosedError, StorageError, TidewheelError
 from tidewheel.index.run import Batch, Run
+from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.coders import key_coder
-from tidewheel.model.pieces import Shape
 from tidewheel.model.records import MaskRecord, PackageRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import Dispatch, even_dispatch, is_uneven
+from tidewheel.write.log import Log
+from tidewheel.write.log_format import Entry
 from tidewheel.write.server import Coders, IndexingServer, better_template
 
 
@@ -43,11 +45,12 @@ class FlushJob:
 class Publisher:
     """The write side of one table in this process."""
 
-    def __init__(self, table: TableRecord, settings: Settings, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(self, table: TableRecord, settings: Settings, clock: Clock, wake: Callable[[], None], log: Log) -> None:
         self.table = table
         self.spec = table.spec
         self.settings = settings
-        self.shape = Shape(table.spec)
+        self.shape = log.shape
+        self.log = log
         self.coders = Coders(key_coder(table.spec))
         self.metrics = TableMetrics()
         self.clock = clock
@@ -81,8 +84,11 @@ class Publisher:
 
     def insert(self, data: list[pa.RecordBatch], package: PackageRecord | None = None) -> int:
         """Make these batches visible, all at once. Returns the generation that holds them."""
-        runs = [placed for batch in data for placed in self.place(batch)]
-        return self._publish(runs, package)
+        placed = [one for batch in data for one in self.place(batch)]
+        entries = self.log.entries(placed, package) if self.log.on else []
+        generation, logged = self._publish(placed, package, entries)
+        self.log.wait(logged)
+        return generation
 
     def place(self, data: pa.RecordBatch) -> list[tuple[IndexingServer, bool, Run]]:
         """Encode a batch and make its runs: everything that needs no lock."""
@@ -98,6 +104,14 @@ class Publisher:
             for late, run in server.runs(batch, rows):
                 placed.append((server, late, run))
         return placed
+
+    def template_of(self, server: int, data: pa.RecordBatch) -> Template:
+        """The template for rows that a server had before a crash; the first to ask is the sample it is made from."""
+        if not self.begun:
+            self._begin(Batch(data, self.dispatch.coder if self.dispatch else self.coders.all[0], self.shape))
+        template = self.servers[server if server < len(self.servers) else 0].template
+        assert template is not None
+        return template
 
     def _begin(self, batch: Batch) -> Dispatch:
         """The first batch: divide the keys over the servers, and each server's over its leaves."""
@@ -130,11 +144,15 @@ class Publisher:
         self.dispatch = dispatch
         self.new_servers = tuple(ServerRecord(s, int(b), dispatch.coder.prefix) for s, b in enumerate(dispatch.bounds))
 
-    def _publish(self, placed: list[tuple[IndexingServer, bool, Run]], package: PackageRecord | None) -> int:
+    def _publish(
+        self, placed: list[tuple[IndexingServer, bool, Run]], package: PackageRecord | None, entries: list[Entry]
+    ) -> tuple[int, int]:
+        """Safe first, then visible. Returns the generation, and what to wait for in the log."""
         with self.lock:
             self._make_room()
             now = self.clock.monotonic()
             generation = self.version.generation + 1
+            logged = self.log.append(generation, entries) if entries else 0
             touched: dict[int, Tree] = {}
             for server, late, run in placed:
                 run.publish(generation)
@@ -159,18 +177,21 @@ class Publisher:
                     if not late and server.live is not None and server.live.rows >= server.check_at:
                         self._wake()
                         break
-            return generation
+            return generation, logged
 
     def _settle(self, touched: dict[int, Tree]) -> None:
         """Merge small runs, now that they are published: if it fails, they stay as they are, and nothing is lost."""
-        merged = False
-        for tree in touched.values():
-            try:
-                merged = tree.settle() or merged
-            except Exception:  # Arrow may refuse to join what it took apart; queries read small runs just as well
-                tree.small.clear()
-        if merged:
+        if any([self.settle(tree) for tree in touched.values()]):
             self._swap()
+
+    @staticmethod
+    def settle(tree: Tree) -> bool:
+        """Merge a tree's small runs if that can be done; True if any were."""
+        try:
+            return tree.settle()
+        except Exception:  # Arrow may refuse to join what it took apart; queries read small runs just as well
+            tree.small.clear()
+            return False
 
     def _make_room(self) -> None:
         """Back-pressure: wait while too many sealed trees wait for their flush. Called with the lock held."""
@@ -201,6 +222,13 @@ class Publisher:
             now = self.clock.monotonic()
             self._seal([t for s in self.servers for t in s.trees() if older_than is None or now - t.born >= older_than])
             return list(self.jobs)
+
+    def cut(self) -> tuple[int, list[FlushJob]]:
+        """Seal the live trees. Once these jobs are committed, chunks hold all rows up to this generation, and none holds both
+        such rows and later ones."""
+        with self.lock:
+            self._seal([t for s in self.servers for t in s.trees()])
+            return self.version.generation, list(self.jobs)
 
     def _seal(self, trees: list[Tree]) -> None:
         if not trees:
@@ -278,6 +306,19 @@ class Publisher:
                 self.new_servers = ()
             self.failure = None
             self.flushed.notify_all()
+
+    def recovered(self, jobs: list[FlushJob], generation: int) -> None:
+        """Show the rows that recovery brought back, as trees that wait for their flush."""
+        with self.lock:
+            self.jobs += jobs
+            self._swap(generation=generation, sealed=self.version.sealed + tuple(view for job in jobs for view in job.views))
+
+    def trim_log(self) -> None:
+        """Let the log go as far as chunks have what it holds. Called after a commit."""
+        with self.lock:
+            trees = [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
+            covered = min((tree.oldest - 1 for tree in trees), default=self.version.generation)
+        self.log.trim(covered)
 
     def failed(self, job: FlushJob | None, e: Exception) -> None:
         """A flush went wrong: it will be tried again, and whoever waits for it is told why."""

@@ -1,0 +1,170 @@
+"""Reads what an owner left in its log, and tells a crash from damage. Changes nothing, so it can start again at any point.
+
+The rules are those of docs/log-format.md: a record is cut off where a crash explains it, everything else is corruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import pyarrow as pa
+
+from tidewheel.chunk import names
+from tidewheel.env.files import LocalFiles
+from tidewheel.errors import CorruptionError, FormatError
+from tidewheel.model.records import TableRecord
+from tidewheel.write.log_format import Damage, Record, Segment, read_record, read_segment, records_behind
+
+Batch = tuple[Record, ...]
+"""The records of one accepted batch; nearly always one."""
+
+
+@dataclass(slots=True)
+class LogContents:
+    """What is in a table's log."""
+
+    segments: list[tuple[str, int]] = field(default_factory=list)
+    """(name, greatest generation in it), oldest first."""
+    batches: list[Batch] = field(default_factory=list)
+    """Whole ones, in the order they were written."""
+    bytes: int = 0
+    cut_bytes: int = 0
+    """Behind the last whole batch: what a crash interrupted."""
+    dropped: int = 0
+    """Whole records behind such a cut: handed to the system, and lost in part when the machine stopped."""
+    damage: list[str] = field(default_factory=list)
+    """What was skipped because the settings say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    name: str
+    buffer: pa.Buffer
+    segment: Segment
+
+    @property
+    def holds_records(self) -> bool:
+        return bool(self.segment.records)
+
+
+def segment_names(files: LocalFiles, table_id: int) -> list[str]:
+    """The segments of a table's log, in the order they were written."""
+    found = [(names.segment_of(file), file) for file in files.list(names.log_folder(table_id))]
+    return [file for at, file in sorted((at, file) for at, file in found if at is not None)]
+
+
+def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], skip: bool = False) -> LogContents:
+    """Everything in a table's log. Raises CorruptionError where no crash explains what is missing, unless told to skip it."""
+    contents = LogContents()
+    boot = files.disk.boot()
+    found = []
+    for name in segment_names(files, table.id):
+        buffer = files.map(name, files.size(name))
+        segment = read_segment(buffer, widths)
+        if segment.head is not None and segment.head.fields != table.spec.field_ids:
+            raise FormatError(
+                f"{files.path(name)} was written for other columns of table {table.spec.name!r}: use the Tidewheel that wrote it"
+            )
+        found.append(_Found(name, buffer, segment))
+        contents.bytes += buffer.size
+    for _, group in groupby(found, key=lambda f: names.segment_of(f.name)[1]):  # type: ignore[index]
+        _Reader(files, widths, boot, skip, contents).read(list(group))
+    last = 0
+    for one in found:
+        last = max(last, max((r.generation for r in one.segment.records), default=0))
+        contents.segments.append((one.name, last))
+    return contents
+
+
+class _Reader:
+    """Reads the segments of one owner."""
+
+    def __init__(self, files: LocalFiles, widths: Sequence[int], boot: str, skip: bool, contents: LogContents) -> None:
+        self.files = files
+        self.widths = widths
+        self.boot = boot
+        self.skip = skip
+        self.contents = contents
+        self.expected: int | None = None
+        self.group: list[Record] = []
+
+    def read(self, found: list[_Found]) -> None:
+        for i, one in enumerate(found):
+            segment, later = one.segment, found[i + 1 :]
+            if segment.head is None:
+                assert segment.damage is not None
+                if not self._goes_on(one, segment.damage, later):
+                    return
+                continue
+            if self.expected is not None and segment.head.first != self.expected:
+                torn = segment.head.torn
+                if torn is None or torn > self.expected:
+                    self._corrupt(one.name, 0, f"records {self.expected} to {segment.head.first - 1} before it are missing")
+                self.group = []
+            self._take(segment.records)
+            self.expected = segment.head.first + len(segment.records)
+            if segment.damage is not None and not self._goes_on(one, segment.damage, later):
+                return
+        if self.group:  # the last part of a batch was never written
+            self.contents.cut_bytes += self.group[-1].end - self.group[0].offset
+
+    def _take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.group.append(record)
+            if not record.more:
+                self.contents.batches.append(tuple(self.group))
+                self.group = []
+
+    def _goes_on(self, one: _Found, damage: Damage, later: list[_Found]) -> bool:
+        """Decide what some damage means: go on with the next segment (True), or cut off all behind it (False)."""
+        head, number = one.segment.head, self.expected if self.expected is not None else 0
+        heads = [other.segment.head for other in later]
+        if any(h is not None and h.torn is not None and h.torn <= number for h in heads):
+            self.group = []
+            return True
+        behind = records_behind(one.buffer, damage.offset)
+        rest = sum(other.holds_records or other.segment.head is None for other in later)
+        if head is None:
+            explained = not behind and not rest
+        elif head.boot == self.boot and self.boot:
+            explained = damage.ends and not rest
+        else:
+            behind += [record for other in later for record in other.segment.records]
+            explained = not any(record.synced > number for record in behind)
+        if not explained:
+            self._corrupt(one.name, damage.offset, damage.what)
+            self._salvage(one, damage)
+            return True
+        start = self.group[0].offset if self.group else damage.offset
+        self.contents.cut_bytes += one.buffer.size - start + sum(other.buffer.size for other in later)
+        self.contents.dropped += len(behind)
+        self.group = []
+        return False
+
+    def _corrupt(self, name: str, offset: int, what: str) -> None:
+        message = f"log segment {self.files.path(name)} is damaged at byte {offset}: {what}"
+        if not self.skip:
+            raise CorruptionError(
+                f"{message}. Acknowledged rows may be missing. Restore the warehouse from a backup, or open it with "
+                'Settings(damaged_log="skip"): that keeps what is whole and says what is lost.'
+            )
+        self.contents.damage.append(message)
+        self.group = []
+
+    def _salvage(self, one: _Found, damage: Damage) -> None:
+        """The whole records behind some damage."""
+        at = damage.offset
+        epoch = names.segment_of(one.name)[1]  # type: ignore[index]
+        for candidate in records_behind(one.buffer, damage.offset):
+            if candidate.offset < at or candidate.epoch != epoch:
+                continue
+            record, _, _ = read_record(one.buffer, candidate.offset, self.widths)
+            if record is not None:
+                if record.sequence != self.expected:
+                    self.group = []
+                self._take([record])
+                one.segment.records.append(record)
+                at, self.expected = record.end, record.sequence + 1
+        self.group = []

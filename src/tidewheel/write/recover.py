@@ -1,0 +1,188 @@
+"""Recovery: bring back the rows that no chunk covers, from the log of an owner that did not close.
+
+Replayed rows get the generation they had, as sealed trees that the flusher then writes like any others; the log's segments go
+when their rows are in chunks. So nothing here changes anything on disk, and a recovery that is killed starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidewheel.env.files import LocalFiles
+from tidewheel.errors import CorruptionError
+from tidewheel.index.run import EVERY_ROW, Batch, Run
+from tidewheel.index.tree import Tree
+from tidewheel.model.records import Coverage, Lease, PackageRecord
+from tidewheel.write import log_reader
+from tidewheel.write.log import fixed_widths, package_of
+from tidewheel.write.log_format import Record, batch_of, lane_of
+from tidewheel.write.log_reader import LogContents, read_log
+from tidewheel.write.publish import FlushJob, Publisher
+
+Step = Callable[[int], None]
+"""Told how many bytes of log have been replayed since it was last called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecovery:
+    """What was done for one table."""
+
+    table: str
+    segments: int
+    log_bytes: int
+    batches: int
+    """Replayed: those with rows that no chunk had."""
+    rows: int
+    packages: tuple[str, ...]
+    cut_bytes: int
+    """At the end of the log: a batch that was being written when the owner died, and was never acknowledged."""
+    dropped: int
+    """Whole records behind the cut. Only after the machine itself stopped, and only with durability="process"."""
+    damage: tuple[str, ...]
+    """What was skipped because of damaged_log="skip"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What opening a warehouse had to mend."""
+
+    seconds: float
+    owner: Lease | None
+    """The owner before, if it did not close the warehouse."""
+    tables: tuple[TableRecovery, ...]
+    """Those whose log was not empty."""
+    orphans: int
+    """Files that were removed: of flushes that were never committed, or of tables that were dropped."""
+
+    @property
+    def rows(self) -> int:
+        """Rows brought back from the log."""
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def clean(self) -> bool:
+        """The warehouse had been closed; there was nothing to do."""
+        return self.owner is None and not self.tables and not self.orphans
+
+    def __str__(self) -> str:
+        if self.clean:
+            return "closed properly, nothing to recover"
+        said = []
+        if self.owner is not None:
+            said.append(f"process {self.owner.pid} on {self.owner.host} did not close it")
+        for table in self.tables:
+            said.append(f"{table.table}: {table.rows:,} rows of {table.batches:,} batches replayed from {table.log_bytes:,} bytes of log")
+            if table.cut_bytes:
+                said.append(f"{table.table}: {table.cut_bytes:,} bytes of a batch that was never acknowledged cut off")
+            if table.dropped:
+                said.append(f"{table.table}: {table.dropped:,} batches lost when the machine stopped")
+            said += [f"{table.table}: {damage}" for damage in table.damage]
+        if self.orphans:
+            said.append(f"{self.orphans:,} files that nothing points to removed")
+        return f"recovered in {self.seconds:.2f} s: " + "; ".join(said)
+
+
+def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step) -> TableRecovery | None:
+    """Replay a table's log. Called once, before the table is used; None if there is no log."""
+    contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), skip_damage)
+    if not contents.segments:
+        return None
+    replay = _Replay(publisher, coverage)
+    for batch in contents.batches:
+        replay.take(batch)
+        step(batch[-1].end - batch[0].offset)
+    replay.seal()
+    publisher.recovered(replay.jobs, replay.newest)
+    publisher.log.adopt(contents.segments)
+    publisher.trim_log()
+    return _report(publisher, contents, replay)
+
+
+def log_bytes(files: LocalFiles, table_id: int) -> int:
+    """How much there is to replay."""
+    return sum(files.size(name) for name in log_reader.segment_names(files, table_id))
+
+
+class _Replay:
+    """Builds the trees that the dead owner had."""
+
+    def __init__(self, publisher: Publisher, coverage: Iterable[Coverage]) -> None:
+        self.publisher = publisher
+        self.jobs: list[FlushJob] = []
+        self.newest = publisher.version.generation
+        self.batches = self.rows = 0
+        self.packages: list[str] = []
+        self._widths = fixed_widths(publisher.shape) or ()
+        self._covered: dict[int, list[tuple[int, int]]] = {}
+        for chunk in coverage:
+            self._covered.setdefault(lane_of(chunk.server, chunk.late), []).append((chunk.generation_lo, chunk.generation_hi))
+        self._masks = sorted(mask.generation for mask in publisher.version.masks)
+        self._trees: dict[int, Tree] = {}
+        self._last = 0
+        """The generation of the batch before."""
+
+    def take(self, batch: log_reader.Batch) -> None:
+        generation = batch[0].generation
+        if any(self._last <= mask < generation for mask in self._masks):
+            self.seal()  # a chunk is hidden by a mask as a whole or not at all
+        self._last = generation
+        self.newest = max(self.newest, generation)
+        touched: dict[int, Tree] = {}
+        for record in batch:
+            for lane in record.lane_numbers():
+                if not self._is_covered(lane, generation):
+                    self._replay(record, lane, touched)
+        if not touched:
+            return
+        self.batches += 1
+        if batch[0].package:
+            self._package(package_of(batch[0].package, generation), list(touched.values()))
+        for tree in touched.values():
+            self.publisher.settle(tree)
+        if any(tree.bytes >= self.publisher.settings.chunk_bytes for tree in touched.values()):
+            self.seal()
+
+    def _is_covered(self, lane: int, generation: int) -> bool:
+        return any(lo <= generation <= hi for lo, hi in self._covered.get(lane, ()))
+
+    def _replay(self, record: Record, lane: int, touched: dict[int, Tree]) -> None:
+        publisher = self.publisher
+        try:
+            data = batch_of(record, publisher.spec.schema, self._widths)
+            data.validate()
+        except Exception as e:  # its checksum is right, so this is no damage of the disk; never go on without these rows
+            raise CorruptionError(f"record {record.sequence} of the log of table {publisher.spec.name!r} cannot be read: {e}") from e
+        template = publisher.template_of(lane // 2, data)
+        source = Batch(data, template.coder, publisher.shape)
+        rows = EVERY_ROW if record.lanes is None else np.flatnonzero(record.lanes == lane).astype(np.uint32)
+        run = Run(source, rows, template)
+        run.publish(record.generation)
+        tree = self._trees.get(lane)
+        if tree is None:
+            tree = self._trees[lane] = Tree(lane // 2, bool(lane % 2), template, publisher.shape, publisher.clock.monotonic())
+        tree.append(run)
+        touched[lane] = tree
+        self.rows += run.rows
+
+    def _package(self, package: PackageRecord, trees: list[Tree]) -> None:
+        """As when it was published: recorded with the first tree, and all its trees committed together."""
+        trees[0].packages.append(package)
+        self.packages.append(package.name)
+        for tree in trees:
+            tree.spanning = tree.spanning or len(trees) > 1
+
+    def seal(self) -> None:
+        trees = list(self._trees.values())
+        self._trees = {}
+        for group in [trees] if any(tree.spanning for tree in trees) else [[tree] for tree in trees]:
+            self.jobs.append(FlushJob([tree.view() for tree in group], [p for tree in group for p in tree.packages]))
+
+
+def _report(publisher: Publisher, contents: LogContents, replay: _Replay) -> TableRecovery:
+    return TableRecovery(
+        publisher.spec.name, len(contents.segments), contents.bytes, replay.batches, replay.rows, tuple(replay.packages),
+        contents.cut_bytes, contents.dropped, tuple(contents.damage),
+    )  # fmt: skip
