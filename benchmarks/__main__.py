@@ -1,4 +1,4 @@
-"""`python -m benchmarks [insert|grid|template|small|startup|memory|all]`: runs benchmarks, prints them, appends JSON lines."""
+"""`python -m benchmarks [NAME …]`: runs benchmarks, prints them, appends JSON lines. Without a name: all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.report import Options, Report, commit, machine, versions
 
-NAMES = ("insert", "grid", "template", "small", "startup", "memory")
+NAMES = ("insert", "durability", "recovery", "grid", "template", "small", "startup", "memory")
 SYSTEMS = ("tidewheel", "duckdb", "chdb")
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ differences below a fifth mean little). Layouts were compared without a live str
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,14 +66,22 @@ class Tidewheel:
     settings: dict[str, Any] = field(default_factory=dict)
     name: str = "tidewheel"
     layout: str = 'create_table(time="ts", key="z"), default settings'
-    promise: str = 'durability="memory": nothing survives the process until flush'
+    promise: str = ""
     warehouse: Any = None
     table: Any = None
+
+    def __post_init__(self) -> None:
+        self.settings = {"durability": "memory"} | self.settings
+        self.promise = {
+            "memory": 'durability="memory": nothing survives the process until flush',
+            "process": 'durability="process": every batch is handed to the OS; survives the process, not the machine',
+            "fsync": 'durability="fsync": every batch is synced; survives the machine',
+        }[self.settings["durability"]]
 
     def open(self, folder: Path) -> None:
         import tidewheel as tw
 
-        self.warehouse = tw.open(folder / "wh", settings=tw.Settings(**({"durability": "memory"} | self.settings)))
+        self.warehouse = tw.open(folder / "wh", settings=tw.Settings(**self.settings))
         self.table = self.warehouse.create_table("taxi", data.SCHEMA, time="ts", key="z")
 
     def load(self, batch: pa.RecordBatch) -> None:
@@ -82,6 +90,9 @@ class Tidewheel:
 
     def insert(self, batch: pa.RecordBatch) -> None:
         self.table.insert(batch)
+
+    def another_writer(self) -> Callable[[pa.RecordBatch], None]:
+        return self.table.insert
 
     def flush(self) -> None:
         self.table.flush()
@@ -99,6 +110,7 @@ class DuckDB:
     threads: int | None = None
     in_memory: bool = False
     as_it_came: bool = False
+    synced: bool = False
     name: str = "duckdb"
     layout: str = "history rewritten offline, ORDER BY z >> 50, ts (zone maps on both); new rows in time order"
     promise: str = "file database, fsync_mode=NONE: a commit is in the log file, not synced; survives the process, not the machine"
@@ -111,6 +123,9 @@ class DuckDB:
             self.name = "duckdb mem"
             self.promise = "in-memory table, copied to a file database at the end: nothing survives the process until then"
             self.target = "recent.taxi"
+        if self.synced:
+            self.name = "duckdb synced"
+            self.promise = "file database, default settings: a commit is in the log file and synced; survives the machine"
         if self.as_it_came:
             self.name = "duckdb as it came"
             self.layout = "all rows in time order, as a live stream leaves them (zone maps on the time)"
@@ -118,7 +133,7 @@ class DuckDB:
     def open(self, folder: Path) -> None:
         import duckdb
 
-        settings: dict[str, Any] = {"fsync_mode": "NONE"}
+        settings: dict[str, Any] = {} if self.synced else {"fsync_mode": "NONE"}
         if self.threads is not None:
             settings["threads"] = self.threads
         self.connection = duckdb.connect(str(folder / "taxi.duckdb"), config=settings)
@@ -136,6 +151,11 @@ class DuckDB:
 
     def insert(self, batch: pa.RecordBatch) -> None:
         self.writer.execute(f"INSERT INTO {self.target} SELECT * FROM batch")
+
+    def another_writer(self) -> Callable[[pa.RecordBatch], None]:
+        """`insert` for one more thread."""
+        cursor = self.connection.cursor()
+        return lambda batch: cursor.execute(f"INSERT INTO {self.target} SELECT * FROM batch")
 
     def flush(self) -> None:
         if self.in_memory:

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import tidewheel as tw
 from tests.conftest import SOAK, examples
+from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import OracleTable, difference, frozen, in_order, natural, rows_of, same_rows
 from tidewheel.testing.strategies import SERIAL, SIGN, TIME, Stream, TableCase, table_cases, wheres
 
@@ -138,6 +139,18 @@ class Machine(RuleBasedStateMachine):
     def reopen(self, servers: int) -> None:
         assert self.wh is not None
         self.wh.close()
+        self.open_again(servers)
+        assert self.wh.recovery.clean
+
+    @rule(servers=st.integers(1, 3), twice=st.booleans())
+    def crash(self, servers: int, twice: bool) -> None:
+        """The owner dies, perhaps again before what it brought back is flushed: nothing that was acknowledged is lost."""
+        for _ in range(1 + twice):
+            assert self.wh is not None
+            abandon(self.wh._engine)
+            self.open_again(servers)
+
+    def open_again(self, servers: int) -> None:
         options = {name: getattr(self.options, name) for name in tw.Settings.__dataclass_fields__} | {"indexing_servers": servers}
         self.wh = tw.open(self.root, settings=tw.Settings(**options))
         self.table = self.wh.table("t")
