@@ -1,12 +1,14 @@
-"""Made the samples of `v1`: a small warehouse with a bit of everything, and the rows it must give for ever.
+"""Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
-Run once per format version, with the first Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples are
-then checked in and never made again. A later format gets a folder of its own beside them.
+`v1` was closed; `log1` was left by a killed owner, with rows that are in its log only. Run once per format version, with the first
+Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later
+format gets a folder of its own beside them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import shutil
 import sys
 import tempfile
@@ -116,18 +118,56 @@ def make(root: Path) -> dict[str, pa.Table]:
     }
 
 
+def make_log(root: Path) -> dict[str, pa.Table]:
+    """As `make`, but most rows are only in the log: every encoding, several servers, late rows, a package, rejects, a mask."""
+    wh = tw.open(root, settings=tw.Settings(leaf_rows=16, indexing_servers=2, late_after=0.0))
+    data = everything()
+    table = wh.create_table("everything", data.schema, time="ts", key="plate")
+    table.insert(data.slice(0, 50))
+    table.flush()
+    table.insert(data.slice(50, 40), package="first")
+    table.insert(pa.concat_tables([data.slice(90, 20), data.slice(110)]))  # one batch, two records
+
+    data = points()
+    table = wh.create_table("points", data.schema, time=tw.epoch("seen", "s"), key=tw.zorder("x", "y", bounds=(0, 0, 10, 10)))
+    table.insert(data)
+    table.flush()
+    early = data.slice(10, 5).set_column(3, "seen", pa.array([5, 6, 7, 8, 9]))
+    table.insert(pa.concat_tables([early, data.slice(0, 3)]).combine_chunks())  # both trees of both servers
+
+    data = flows()
+    table = wh.create_table("flows", data.schema, time="day", key=tw.ip("src"), partition="7 days")
+    table.insert(data)
+    table.insert([{"n": 1, "src": "nowhere", "day": DAY.date()}], on_bad="reject", package="dirty")
+
+    data = floats()
+    table = wh.create_table("floats", data.schema, time="at", key="level")
+    table.insert(data)
+    table.replace(data.slice(40, 10), time=(data["at"][40], data["at"][79]))
+    table.insert(data.slice(60, 5))
+    wh.create_table("empty", data.schema, time="at", key="level")
+    return {
+        "everything": everything(),
+        "points": pa.concat_tables([points(), early, points().slice(0, 3)]),
+        "flows": flows(),
+        "floats": pa.concat_tables([floats().slice(0, 50), floats().slice(60, 5), floats().slice(80)]),
+        "empty": data.schema.empty_table(),
+    }
+
+
 def main(version: str) -> None:
     folder = Path(__file__).parent / version
     if folder.exists():
         sys.exit(f"{folder} is there: samples are made once and never again")
     (folder / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
-        expected = make(Path(temporary))
+        expected = (make if version.startswith("v") else make_log)(Path(temporary))
         shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:
             out.write_table(table.combine_chunks())
     print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) // 1024} KB")
+    os._exit(0)  # the owner of `log1` is never closed
 
 
 if __name__ == "__main__":
