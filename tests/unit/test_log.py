@@ -46,6 +46,10 @@ def mixed(first: int, last: int) -> pa.RecordBatch:
     )
 
 
+def texts(first: int, last: int) -> pa.RecordBatch:
+    return mixed(first, last).select(["k", "ts", "v"])
+
+
 def opened(root: Path, disk: Disk | None = None, **options: Any) -> Warehouse:
     return Warehouse(LocalEngine(root, tw.Settings(**options), disk))
 
@@ -106,10 +110,10 @@ class TestFormat:
 class TestKeeping:
     @pytest.mark.parametrize("durability", ["process", "fsync"])
     @pytest.mark.parametrize("servers", [1, 3])
-    @pytest.mark.parametrize("make", [fixed, mixed])
+    @pytest.mark.parametrize("make", [fixed, mixed, texts])
     def test_what_was_acknowledged_survives(self, tmp_path: Path, durability: str, servers: int, make: Any) -> None:
         wh = opened(tmp_path, durability=durability, indexing_servers=servers)
-        table = wh.create_table("t", FIXED if make is fixed else MIXED, time="ts", key="k")
+        table = wh.create_table("t", make(0, 0).schema, time="ts", key="k")
         for n in range(0, 300, 30):
             table.insert(make(n, n + 30))
             if n == 120:

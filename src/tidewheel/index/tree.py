@@ -38,6 +38,7 @@ class TreeView:
 
 class Tree:
     __slots__ = (
+        "_counted",
         "born",
         "bytes",
         "late",
@@ -71,16 +72,20 @@ class Tree:
         self.runs: list[Run] = []
         self.matrix = np.zeros((16, shape.width), np.int64)
         self.small: dict[int, int] = {}
+        """How many runs of each level may still be merged."""
+        self._counted = 0
+        """So many runs are in the counts above."""
 
     def append(self, run: Run) -> None:
-        """Take a published run in."""
-        if not self.rows:
+        """Take a published run in. May be called again for the same run, if the first call was interrupted."""
+        if not self.runs:
             self.oldest = run.generation_lo
-        self._put(run)
-        self.rows += run.rows
-        self.bytes += run.bytes
-        if run.coalesces:
-            self.small[run.level] = self.small.get(run.level, 0) + 1
+        if not self.runs or self.runs[-1] is not run:
+            self._put(run)
+        if self._counted < len(self.runs):
+            small = self.small | {run.level: self.small.get(run.level, 0) + 1} if run.coalesces else self.small
+            rows, size, counted = self.rows + run.rows, self.bytes + run.bytes, len(self.runs)
+            self.rows, self.bytes, self.small, self._counted = rows, size, small, counted  # no call in between: nothing interrupts it
 
     def settle(self) -> bool:
         """Let small runs coalesce, so that single rows neither pile up nor slow queries down. True if any did."""
@@ -104,13 +109,15 @@ class Tree:
         old = [run for run in self.runs if run.level == level and run.coalesces]
         kept = [run for run in self.runs if not (run.level == level and run.coalesces)]
         merged = coalesce(old, self.template, self.shape)
-        del self.small[level]
+        small = {other: runs for other, runs in self.small.items() if other != level}
         if merged.coalesces:
-            self.small[level + 1] = self.small.get(level + 1, 0) + 1
-        self.runs = [*kept, merged]
-        self.matrix = np.zeros((max(16, 2 * len(self.runs)), self.shape.width), np.int64)
-        for i, run in enumerate(self.runs):
-            self.matrix[i] = run.row
+            small[level + 1] = small.get(level + 1, 0) + 1
+        runs = [*kept, merged]
+        counted = len(runs)
+        matrix = np.zeros((max(16, 2 * counted), self.shape.width), np.int64)
+        for i, run in enumerate(runs):
+            matrix[i] = run.row
+        self.runs, self.matrix, self.small, self._counted = runs, matrix, small, counted  # no call in between: nothing interrupts it
 
     def view(self) -> TreeView:
         return TreeView(self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
+from tidewheel.model.pieces import Shape
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.write.arrow_input import MOST_ROWS, Columns, to_batches
 from tidewheel.write.casts import NeverFits, fit
@@ -62,9 +64,14 @@ class _Problem:
 class Acceptor:
     """Checks and types the input of one table."""
 
-    def __init__(self, spec: TableSpec, refuse: Refuse) -> None:
+    def __init__(self, spec: TableSpec, refuse: Refuse, most_bytes: int = sys.maxsize) -> None:
         self.spec = spec
         self._refuse = refuse
+        self._shape = Shape(spec)
+        self._most_bytes = most_bytes
+        row_bytes = self._shape.row_bytes
+        self._most_rows = min(MOST_ROWS, most_bytes // row_bytes) if row_bytes else MOST_ROWS
+        """Rows of a batch that need not be looked at more closely for their size; where rows differ in size, they must be."""
         self._schema = spec.schema
         roles = dict.fromkeys(spec.key.columns, "key") | {spec.time.column: "time"}
         self._required = {
@@ -77,7 +84,9 @@ class Acceptor:
         """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart."""
         if on_bad != "error" and on_bad != "reject":
             raise InputError(f'on_bad is "error" or "reject", not {on_bad!r}')
-        if type(data) is pa.RecordBatch and 0 < data.num_rows <= MOST_ROWS and self._fits_as_it_is(data):
+        if type(data) is pa.RecordBatch and 0 < data.num_rows <= self._most_rows and self._fits_as_it_is(data):
+            if not self._shape.row_bytes:
+                self._check_size([data])
             return Accepted([data], [])
         batches: list[pa.RecordBatch] = []
         problems: list[_Problem] = []
@@ -96,8 +105,21 @@ class Acceptor:
                 batches += [batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)]
         if problems and on_bad == "error":
             raise self._error(problems)
+        self._check_size(batches)
         rejected = [r for p in problems for r in _rejected(p)]
         return Accepted(batches, sorted(rejected, key=lambda r: r.position))
+
+    def _check_size(self, batches: list[pa.RecordBatch]) -> None:
+        """A batch becomes visible at once, so all of it is in memory at once."""
+        # how large the buffers are is known at once; how much of them these rows are has to be worked out
+        if sum(batch.get_total_buffer_size() for batch in batches) <= self._most_bytes:
+            return
+        size = sum(self._shape.bytes_of(batch) for batch in batches)
+        if size > self._most_bytes:
+            raise InputError(
+                f"table {self.spec.name!r}: this batch has {size:,} bytes of rows, and one insert takes at most {self._most_bytes:,}. "
+                f"Nothing was inserted; insert it in {-(-size // self._most_bytes)} or more parts, or raise Settings.max_batch_bytes"
+            )
 
     def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
         if not batch.schema.equals(self._schema, True):

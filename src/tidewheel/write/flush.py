@@ -232,7 +232,12 @@ class Flusher:
         records = self.write(publisher, view) if view is not None and view.count else []
         done: Future[None] = Future()
         self._written.put(Written(publisher, records, mask=mask, done=done))
-        done.result()
+        while True:
+            try:
+                return done.result(1.0)
+            except TimeoutError:
+                if not self._threads[-1].is_alive():  # it was closed meanwhile
+                    publisher.check_open()
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""

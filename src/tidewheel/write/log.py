@@ -27,7 +27,7 @@ from tidewheel.index.run import Run
 from tidewheel.model.pieces import COLUMNS as SLOT_0
 from tidewheel.model.pieces import FIXED, SLOTS, VALIDITY, VALUES, Row, Shape
 from tidewheel.model.records import PackageRecord, TableRecord
-from tidewheel.write.log_format import COLUMNS, STREAM, Entry, Head, entry, lane_of
+from tidewheel.write.log_format import COLUMNS, MESSAGE, STREAM, Entry, Head, entry, lane_of
 
 
 class Numbered(Protocol):
@@ -63,6 +63,7 @@ class Log:
         self._epoch = epoch
         self._durable = durability == "fsync"
         self._widths = fixed_widths(shape)
+        self._dictionaries = any(_has_dictionary(type_) for type_ in table.spec.schema.types)
         self._segments: list[_Segment] = []
         """All that are there, oldest first; the last one with an open file is written to."""
         self._lock = threading.Condition()
@@ -105,8 +106,10 @@ class Log:
             sizes = [rows * width for width in self._widths]
             body = [pa.foreign_buffer(at, size, data) for at, size in zip(addresses, sizes, strict=True)]
             return entry(COLUMNS, rows, lane_of(server.number, late), lanes, package, body, sizes)
-        stream = _stream(data)
-        return entry(STREAM, rows, lane_of(server.number, late), lanes, package, [stream], [stream.size])
+        encoding, body = (STREAM, _stream(data)) if self._dictionaries else (MESSAGE, data.serialize())
+        if body.size % 8:
+            body = pa.py_buffer(body.to_pybytes() + bytes(-body.size % 8))
+        return entry(encoding, rows, lane_of(server.number, late), lanes, package, [body], [body.size])
 
     def append(self, generation: int, entries: Sequence[Entry]) -> int:
         """Write the records of one batch. Returns what to `wait` for. When this raises, nothing of the batch is in the log."""
@@ -275,9 +278,15 @@ def _plain(row: Row, columns: int) -> list[int]:
     return [] if any(slots[VALIDITY::SLOTS]) else slots[VALUES::SLOTS]
 
 
+def _has_dictionary(type_: pa.DataType) -> bool:
+    """Whether values of this type need more than their own batch to be read."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _has_dictionary(type_.storage_type)
+    return pa.types.is_dictionary(type_) or any(_has_dictionary(type_.field(i).type) for i in range(type_.num_fields))
+
+
 def _stream(data: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as out:
         out.write_batch(data)
-    whole = sink.getvalue()
-    return whole if whole.size % 8 == 0 else pa.py_buffer(whole.to_pybytes() + bytes(-whole.size % 8))
+    return sink.getvalue()

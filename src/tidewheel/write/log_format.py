@@ -16,7 +16,7 @@ import xxhash
 from tidewheel.errors import FormatError
 
 FORMAT = 1
-COLUMNS, STREAM = 1, 2
+COLUMNS, STREAM, MESSAGE = 1, 2, 3
 MORE = 1
 
 _MAGIC = b"TWHLOG\r\n"
@@ -185,7 +185,7 @@ def read_record(buffer: pa.Buffer, at: int, widths: Sequence[int] = ()) -> tuple
     if Digest(head) != _SUM.unpack(buffer[at + _HEAD.size : at + RECORD_HEAD])[0]:
         return None, "a record's head is damaged", False
     magic, encoding, flags, lane, epoch, sequence, generation, synced, rows, lanes, package, _, body, check = _HEAD.unpack(head)
-    if magic != _RECORD_MAGIC or encoding not in (COLUMNS, STREAM) or lanes not in (0, 2 * rows):
+    if magic != _RECORD_MAGIC or encoding not in (COLUMNS, STREAM, MESSAGE) or lanes not in (0, 2 * rows):
         return None, "a record's head makes no sense", False
     if RECORD_HEAD + lanes + -lanes % 8 + package + -package % 8 + body > left:
         return None, "a record is incomplete", True
@@ -226,7 +226,7 @@ def records_behind(buffer: pa.Buffer, at: int) -> list[Record]:
 
 
 def _column_sizes(encoding: int, rows: int, body: int, widths: Sequence[int]) -> list[int] | None:
-    if encoding == STREAM:
+    if encoding != COLUMNS:
         return [body]
     sizes = [rows * width for width in widths]
     return sizes if sum(size + -size % 8 for size in sizes) == body else None
@@ -238,6 +238,8 @@ def batch_of(record: Record, schema: pa.Schema, widths: Sequence[int]) -> pa.Rec
         with pa.ipc.open_stream(record.body) as stream:
             batch = stream.read_next_batch()
             return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    if record.encoding == MESSAGE:
+        return pa.ipc.read_record_batch(record.body, schema)
     columns = []
     at = 0
     for type_, width in zip(schema.types, widths, strict=True):

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.env.clock import Clock
+from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, StorageError, TidewheelError
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.template import Template
@@ -153,31 +154,46 @@ class Publisher:
             now = self.clock.monotonic()
             generation = self.version.generation + 1
             logged = self.log.append(generation, entries) if entries else 0
+            record = None if package is None else replace(package, generation=generation)
             touched: dict[int, Tree] = {}
-            for server, late, run in placed:
-                run.publish(generation)
-                tree = server.tree(late, now)
-                tree.append(run)
-                touched[id(tree)] = tree
-                server.rows_taken += run.rows
-                self.metrics.rows += run.rows
-                self.metrics.late_rows += run.rows if late else 0
+            to_the_end(self._show, placed[::-1], touched, record, generation, now)
             self.metrics.batches += 1
-            if package is not None:
-                next(iter(touched.values())).packages.append(replace(package, generation=generation))
-                for tree in touched.values():
-                    tree.spanning = tree.spanning or len(touched) > 1
-            self._swap(generation=generation)
-            self._settle(touched)
-            full = [tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes]
-            if full:
-                self._seal(full)
+            if any(tree.bytes >= self.settings.chunk_bytes for tree in touched.values()):
+                self._seal([tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes])
             else:
                 for server, late, _ in placed:
                     if not late and server.live is not None and server.live.rows >= server.check_at:
                         self._wake()
                         break
             return generation, logged
+
+    def _show(
+        self,
+        left: list[tuple[IndexingServer, bool, Run]],
+        touched: dict[int, Tree],
+        package: PackageRecord | None,
+        generation: int,
+        now: float,
+    ) -> None:
+        """Put runs into their trees and show them, all at once. Can be begun again where it was interrupted: `left` shrinks."""
+        while left:
+            server, late, run = left[-1]
+            run.publish(generation)
+            tree = server.tree(late, now)
+            touched[id(tree)] = tree
+            tree.append(run)
+            server.rows_taken += run.rows
+            self.metrics.rows += run.rows
+            self.metrics.late_rows += run.rows if late else 0
+            left.pop()
+        if package is not None:
+            first, *_ = touched.values()
+            if package not in first.packages:
+                first.packages.append(package)
+            for tree in touched.values():
+                tree.spanning = tree.spanning or len(touched) > 1
+        self._swap(generation=generation)
+        self._settle(touched)
 
     def _settle(self, touched: dict[int, Tree]) -> None:
         """Merge small runs, now that they are published: if it fails, they stay as they are, and nothing is lost."""
@@ -236,19 +252,22 @@ class Publisher:
         everything = [t for s in self.servers for t in s.trees()]
         if any(t.spanning for t in everything):
             trees = everything  # parts of one package are committed together or not at all
-        for server in self.servers:
-            for tree in trees:
-                server.take_off(tree)
         groups = [trees] if any(t.spanning for t in trees) else [[t] for t in trees]
-        views = {id(t): t.view() for t in trees}
-        for group in groups:
-            self.jobs.append(FlushJob([views[id(t)] for t in group], [p for t in group for p in t.packages]))
-        self._swap(sealed=self.version.sealed + tuple(views.values()))
+        jobs = [FlushJob([t.view() for t in group], [p for t in group for p in t.packages]) for group in groups]
+        to_the_end(self._hand_over, trees, jobs, self.jobs, self.version.sealed)
         if is_uneven([s.rows_taken for s in self.servers], 65536) and self.dispatch is not None:
             self._rebalance([tree.view() for tree in everything])
         for server in self.servers:
             server.rows_taken = 0
         self._wake()
+
+    def _hand_over(self, trees: list[Tree], jobs: list[FlushJob], before: list[FlushJob], sealed: tuple[TreeView, ...]) -> None:
+        """From live to sealed, in one swap. Can be begun again."""
+        for server in self.servers:
+            for tree in trees:
+                server.take_off(tree)
+        self.jobs = before + jobs
+        self._swap(sealed=sealed + tuple(view for job in jobs for view in job.views))
 
     def _rebalance(self, views: list[TreeView]) -> None:
         """Divide the keys anew over the servers, from a sample of all that is in their trees."""
@@ -274,7 +293,7 @@ class Publisher:
         """Returns when these jobs are committed; raises if a flush fails meanwhile (the rows stay, and it is tried again)."""
         with self.lock:
             failures = self.metrics.flush_failures
-            while any(job in self.jobs for job in jobs):
+            while any(job in self.jobs for job in jobs) and not self.dropped:  # nobody flushes what was sealed after the drop
                 if self.failure is not None and self.metrics.flush_failures > failures:
                     raise self.failure
                 self.flushed.wait(1.0)
@@ -337,6 +356,12 @@ class Publisher:
             generation = self.version.generation + 1
             self._swap(generation=generation)
             return generation
+
+    def next_generation(self) -> int:
+        """A generation for a change that brings no rows: what came before it and what comes after can be told apart."""
+        with self.lock:
+            self._swap(generation=self.version.generation + 1)
+            return self.version.generation
 
     def redivide(self) -> None:
         """Look at the skew of live trees that have grown enough, and give them a better template where that pays."""

@@ -7,9 +7,11 @@ with an older template stays right.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 
+from tidewheel.errors import TidewheelError
 from tidewheel.index.run import Batch, RowNumbers, Run
 from tidewheel.index.template import PAYS, Template, divide, leaves_for, skew
 from tidewheel.index.tree import Tree, TreeView, all_codes, counts_per_leaf
@@ -67,9 +69,10 @@ class IndexingServer:
         row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
         leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
         if before is not None:
-            self.use(self.coders.template(divide(before.codes(), leaves), before.record.prefix))
-            self.learn_late([before.times()])
-            return
+            with suppress(TidewheelError):  # one that cannot be read is no reason to refuse rows
+                self.use(self.coders.template(divide(before.codes(), leaves), before.record.prefix))
+                self.learn_late([before.times()])
+                return
         prefix = sample.coder.common_prefix(sample.data)
         coder = self.coders.all[self.coders.number(prefix)]
         self.use(self.coders.template(divide(sample.coded_by(coder, self.shape).codes, leaves), prefix))
