@@ -33,8 +33,8 @@ lint: setup  ## ruff, mypy and the import contracts
 bench: setup  ## the benchmarks, on the data sets in DATA=folder
 	@$(PY) -m benchmarks --data $(DATA)
 
-soak: setup  ## the property tests with twenty times as many examples
-	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property -n 2 --timeout 0
+soak: setup  ## the property tests with twenty times as many examples, hundreds of kills, ten minutes at full speed
+	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property tests/crash -n 2 --timeout 0
 
 clean:  ## remove caches and build results (.venv stays: delete the folder to start over)
 	@rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(WARM)

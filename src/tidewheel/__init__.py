@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidewheel.care.restore import restore
     from tidewheel.errors import (
         BadRowsError,
         CorruptionError,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         StorageError,
         TidewheelError,
     )
+    from tidewheel.errors import CancelledError as CancelledError
+    from tidewheel.errors import CorruptionWarning as CorruptionWarning
     from tidewheel.local_table import Ack
     from tidewheel.model.schema import epoch, ip, zorder
     from tidewheel.read.result import Result
@@ -35,6 +38,7 @@ _HOMES = {
     "Result": "tidewheel.read.result",
     "Ack": "tidewheel.local_table",
     "Settings": "tidewheel.settings",
+    "restore": "tidewheel.care.restore",
     "zorder": "tidewheel.model.schema",
     "ip": "tidewheel.model.schema",
     "epoch": "tidewheel.model.schema",
@@ -47,6 +51,9 @@ _HOMES = {
     "StorageError": "tidewheel.errors",
     "CorruptionError": "tidewheel.errors",
     "LimitError": "tidewheel.errors",
+    # these two can be named too, but few need them: the first is a LimitError
+    "CancelledError": "tidewheel.errors",
+    "CorruptionWarning": "tidewheel.errors",
 }
 
 __all__ = [
@@ -67,6 +74,7 @@ __all__ = [
     "epoch",
     "ip",
     "open",
+    "restore",
     "zorder",
 ]
 

@@ -80,6 +80,8 @@ class LocalEngine:
             self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
             self._tables: dict[str, LocalTable] = {}
             orphans = self._sweep()
+            if before is not None:  # its owner may have died between the catalog's knowing a table and its folder's being made
+                self._make_folders([record.id for record in self.catalog.tables()])
             for record in self.catalog.tables():
                 self._tables[record.spec.name] = LocalTable(self, record)
             recovered = self._recover()
@@ -137,6 +139,13 @@ class LocalEngine:
             self.files.remove_folder(folder)
         return len(orphans)
 
+    def _make_folders(self, table_ids: list[int]) -> None:
+        """Folders of tables, safe from a crash of the machine: a synced chunk is lost if the folder it lies in is."""
+        for table_id in table_ids:
+            self.files.make_folder(names.table_folder(table_id))
+        for parent in (names.TABLES, "") if table_ids else ():
+            self.files.sync_folder(parent)
+
     def tables(self) -> list[str]:
         self.check_open()
         return sorted(n for n in self._tables if SUFFIX not in n)
@@ -165,7 +174,7 @@ class LocalEngine:
                 return there
             record = self.catalog.create_table(spec, self.epoch)
             try:
-                self.files.make_folder(names.table_folder(record.id))
+                self._make_folders([record.id])
             except StorageError:
                 self.catalog.drop_table(spec.name, self.epoch)
                 raise

@@ -13,8 +13,11 @@ TidewheelError
 ├── StorageError          a file or the catalog could not be read or written (retryable)
 │   └── FormatError         a file made by a newer Tidewheel, or not by Tidewheel at all
 ├── CorruptionError       stored bytes are not the bytes that were written
-├── LimitError            a limit of the query was reached
+├── LimitError            a limit of the query (time, rows, memory) was reached
+│   └── CancelledError      the query was cancelled
 └── FencedError           this owner lost its lease; its commit was refused
+
+One thing is a warning, because it was asked for: `CorruptionWarning`, when a query with on_corrupt="skip" leaves rows out.
 """
 
 from __future__ import annotations
@@ -86,11 +89,27 @@ class FormatError(StorageError):
 
 
 class CorruptionError(TidewheelError):
-    """Stored bytes are not the bytes that were written."""
+    """Stored bytes are not the bytes that were written.
+
+    `file` is the damaged file, relative to the warehouse; `rows` are the rows of it [lo, hi) that are lost, None for all.
+    """
+
+    def __init__(self, message: str, *, file: str = "", rows: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.rows = rows
+
+
+class CorruptionWarning(UserWarning):
+    """A query with on_corrupt="skip" left damaged rows out of its answer; `result.stats` says how many."""
 
 
 class LimitError(TidewheelError):
     """A limit of the query (time, rows, memory) was reached."""
+
+
+class CancelledError(LimitError):
+    """The query was ended by `Result.cancel`."""
 
 
 class FencedError(TidewheelError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tidewheel.catalog.protocol import CatalogReader
@@ -13,6 +13,7 @@ from tidewheel.env.files import LocalFiles
 from tidewheel.errors import BadRowsError, InputError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
+from tidewheel.metrics import TableMetrics
 from tidewheel.model.codes import integer_codes
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
@@ -82,7 +83,7 @@ class LocalTable:
         self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
         chunks = [engine.flusher.chunk(self.publisher, c) for c in engine.catalog.chunks(record.id)]
         self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
-        self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse)
+        self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self._packages: set[str] = set()
         self._packages_lock = threading.Lock()
@@ -135,6 +136,7 @@ class LocalTable:
         package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
         if rows:
             return self._insert(accepted, package)
+        package = replace(package, generation=self.publisher.next_generation())
         self.engine.flusher.commit_package(self.publisher, package)
         return Ack(0, len(accepted.rejected), self.publisher.version.generation)
 
@@ -229,6 +231,9 @@ class LocalTable:
             memory_bytes=sum(run.bytes for t in trees for run in t.holders[: t.count]), disk_bytes=sum(c.record.bytes for c in disk),
             generation=version.generation,
         )  # fmt: skip
+
+    def metrics(self) -> TableMetrics:
+        return replace(self.publisher.metrics)
 
 
 def _stored(spec: TableSpec) -> StoredColumns:

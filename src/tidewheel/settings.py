@@ -24,6 +24,15 @@ class Settings:
     late_after: float = 60.0
     """Seconds (Δt) by which a row may be older than its server's previous chunk and still join the ordinary tree.
     Larger keeps slightly late rows together with the others; smaller keeps the regions of chunks tighter."""
+    max_batch_bytes: int = 1024 * MB
+    """Bytes that one insert may have: it is in memory as a whole before any of it is flushed. A larger one is refused."""
+    query_seconds: float | None = None
+    """Seconds that a query may take, unless it says `timeout=` itself. None: no limit."""
+    query_rows: int | None = None
+    """Rows that a query may return, unless it says `max_rows=` itself. None: no limit."""
+    query_bytes: float | None = 0.5
+    """Bytes that a query may hold in memory at once, unless it says `max_bytes=` itself; up to 1, a share of the machine's
+    memory. Smaller keeps one careless query from ending the process, and everything else in it. None: no limit."""
 
     # ---- performance: same answers, other costs ---------------------------------------------------------
     indexing_servers: int = 1
@@ -61,6 +70,10 @@ class Settings:
                 raise SettingsError(f"chunk_bytes is at most {512 * MB} (512 MB), not {value!r}")
             if name not in ("late_after", "flush_after") and not isinstance(value, int):
                 raise SettingsError(f"{name} must be a whole number, not {value!r}")
+        for name in ("query_seconds", "query_rows", "query_bytes"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+                raise SettingsError(f"{name} must be a number above 0, or None for no limit, not {value!r}")
 
     @classmethod
     def of(cls, values: dict[str, object]) -> Settings:
@@ -76,6 +89,7 @@ _CHOICES = {"durability": ("memory", "process", "fsync"), "damaged_log": ("refus
 
 _LEAST: dict[str, float] = {
     "late_after": 0,
+    "max_batch_bytes": 4096,
     "indexing_servers": 1,
     "chunk_bytes": 4096,
     "flush_after": 0.01,

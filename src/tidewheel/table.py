@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.local_table import Ack, LocalTable, TableState
+from tidewheel.metrics import TableMetrics
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
@@ -66,16 +67,23 @@ class Table:
         aggregate: Mapping[str, str] | None = None,
         group_by: Sequence[str] | None = None,
         timeout: float | None = None,
+        max_rows: float | None = None,
+        max_bytes: float | None = None,
+        on_corrupt: str = "error",
     ) -> Result:
         """Rows in a key interval (or box) and a time interval that satisfy `where`.
 
         Intervals are closed, None is open, a single value is an interval of one. Times are datetimes (naive = UTC),
         dates, ISO text or integers in the column's unit. `where` is an SQL expression or a function of a RecordBatch
         that returns a mask. The result is lazy and shows the table as it was at this call.
+
+        `timeout` (seconds), `max_rows` and `max_bytes` (memory held at once) end a query with LimitError; left out, they are
+        those of Settings. Damaged files end it with CorruptionError; with `on_corrupt="skip"` their rows are left out,
+        `result.stats` says how many, and a CorruptionWarning is given.
         """
         return self._local.query(
             Query(
-                key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout
+                key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt
             )
         )  # fmt: skip
 
@@ -94,6 +102,10 @@ class Table:
     def state(self) -> TableState:
         """Rows, chunks, trees and bytes at this moment."""
         return self._local.state()
+
+    def metrics(self) -> TableMetrics:
+        """What was done since the warehouse was opened, and how often inserts had to wait for the disk. A copy."""
+        return self._local.metrics()
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name} {f.type}" for f in self.schema)

@@ -6,6 +6,9 @@ import os
 from types import TracebackType
 from typing import Any
 
+from tidewheel.care.backup import backup
+from tidewheel.care.check import check
+from tidewheel.care.report import BackupReport, CheckReport, Progress
 from tidewheel.engine import LocalEngine, open_engine
 from tidewheel.errors import ClosedError, SettingsError
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
@@ -56,6 +59,22 @@ class Warehouse:
     def recovery(self) -> Recovery:
         """What opening the warehouse had to mend after an owner that did not close it; `str` says it in words."""
         return self._live().recovery
+
+    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
+        """Read everything and compare it: checksums, index, catalog, files, logs. Inserts and queries go on meanwhile.
+
+        `print` what it returns, or ask its `ok` and `problems`. With `repair`, files that no table knows are moved into
+        `quarantine/`; nothing is deleted. `progress` is told how many bytes are done, and of how many.
+        """
+        return check(self._live(), repair, progress)
+
+    def backup(self, folder: str | os.PathLike[str], *, verify: str = "all", progress: Progress | None = None) -> BackupReport:
+        """Make a backup in a folder, or renew the one that is there. Inserts and queries go on meanwhile.
+
+        Every row inserted before this call is in it. Chunks are hard links where the system can make them, else copies; only new ones
+        are made. `verify="new"` does not read those again that an earlier backup made. `tw.restore` makes a warehouse of it.
+        """
+        return backup(self._live(), folder, verify, progress)
 
     def _live(self) -> LocalEngine:
         if not self._open:

@@ -10,6 +10,7 @@ import pytest
 
 from tidewheel.errors import StorageError
 from tidewheel.surfaces import cli
+from tidewheel.surfaces.torture.drive import Request
 
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pandas", "pyarrow", "numpy", "rich")
 
@@ -53,6 +54,11 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
         ["demo", "--keep"],
         ["demo", "--unknown"],
         ["demo", "extra"],
+        ["torture", "--seconds", "0"],
+        ["torture", "--kills", "0"],
+        ["torture", "--durability", "prayer"],
+        ["torture", "--streams", "65"],
+        ["torture", "--servers", "1.5"],
     ],
 )
 def test_wrong_command_lines_exit_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +74,21 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(argv) == 0
     options = seen[0]
     assert (options.seconds, options.rows_per_second, options.keep, options.seed) == (1.5, 1000, Path("here"), 9)
+
+
+def test_torture_help_shows_every_option_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["torture", "--help"]) == 0
+    out = capsys.readouterr().out
+    for option in ("--seconds", "--kills", "--seed", "--durability", "--streams", "--servers", "--keep", "example:"):
+        assert option in out
+
+
+def test_torture_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr("tidewheel.surfaces.torture.command.run", lambda request: seen.append(request) or 0)
+    argv = "torture --seconds 5 --kills 3 --seed 9 --durability fsync --streams 2 --servers 4 --keep here"
+    assert cli.main(argv.split()) == 0 and cli.main(["torture"]) == 0
+    assert seen == [Request(5.0, 3, 9, "fsync", 2, 4, Path("here")), Request()]
 
 
 @pytest.mark.parametrize("error", [StorageError("the disk\nis full"), OSError("the disk is full")])

@@ -16,7 +16,8 @@ from tidewheel import errors
 
 NAMES = [
     "Ack", "BadRowsError", "CorruptionError", "InputError", "LimitError", "NotFoundError", "OwnedError", "QueryError", "Result",
-    "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "epoch", "ip", "open", "zorder",
+    "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "epoch", "ip", "open", "restore",
+    "zorder",
 ]  # fmt: skip
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite")
 
@@ -27,6 +28,11 @@ def test_the_exported_names_are_this_list() -> None:
     assert dir(tw) == sorted([*NAMES, "__version__"])
     for name in NAMES:
         assert getattr(tw, name).__doc__, name
+
+
+def test_what_few_need_can_be_named_too() -> None:
+    assert tw.CancelledError is errors.CancelledError and issubclass(tw.CancelledError, tw.LimitError)
+    assert tw.CorruptionWarning is errors.CorruptionWarning and issubclass(tw.CorruptionWarning, UserWarning)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -42,16 +48,24 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Warehouse.table", ["self", "name"]),
         ("Warehouse.tables", ["self"]),
         ("Warehouse.drop_table", ["self", "name"]),
+        ("Warehouse.check", ["self", "repair", "progress"]),
+        ("Warehouse.backup", ["self", "folder", "verify", "progress"]),
+        ("restore", ["folder", "root", "progress", "disk"]),
         ("Table.insert", ["self", "data", "package", "on_bad"]),
         ("Table.replace", ["self", "data", "time"]),
         ("Table.flush", ["self"]),
         ("Table.rejects", ["self"]),
+        ("Table.metrics", ["self"]),
+        ("Result.cancel", ["self"]),
         (
             "Table.query",
-            ["self", "key", "time", "box", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout"],
+            [
+                "self", "key", "time", "box", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout",
+                "max_rows", "max_bytes", "on_corrupt",
+            ],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_users_call_takes_these(where: str, takes: list[str]) -> None:
     thing = tw
     for part in where.split("."):
@@ -92,7 +106,7 @@ def test_import_is_quick() -> None:
 
 
 def test_all_errors_are_one_tree_and_drawn_in_the_docstring() -> None:
-    found = [e for _, e in inspect.getmembers(errors, inspect.isclass) if issubclass(e, Exception)]
+    found = [e for _, e in inspect.getmembers(errors, inspect.isclass) if issubclass(e, Exception) and not issubclass(e, Warning)]
     for error in found:
         assert issubclass(error, tw.TidewheelError)
         assert error.__name__ in (errors.__doc__ or "")
@@ -117,6 +131,10 @@ class TestSettings:
             ({"flush_after": float("nan")}, "flush_after"),
             ({"flush_after": "soon"}, "flush_after must be a number"),
             ({"late_after": -1}, "late_after"),
+            ({"max_batch_bytes": 5}, "max_batch_bytes must be a number of at least 4096"),
+            ({"query_seconds": 0}, "query_seconds must be a number above 0, or None"),
+            ({"query_rows": "many"}, "query_rows must be a number above 0"),
+            ({"query_bytes": -0.5}, "query_bytes must be a number above 0"),
         ],
     )
     def test_impossible_values_are_refused(self, wrong: dict[str, object], said: str) -> None:

@@ -6,15 +6,18 @@ Errors of the store surface as `StorageError`; a call after `close` raises `Clos
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from tidewheel.model.records import (
     ChunkRecord,
     Commit,
+    Coverage,
     Lease,
     MaskRecord,
     PackageRecord,
     ServerRecord,
+    Snapshot,
     StreamBatchRecord,
     TableRecord,
 )
@@ -32,6 +35,10 @@ class CatalogReader(Protocol):
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         """The chunks the table holds now (not the removed ones), ordered by generation_hi, then id; their partitions ascend."""
+        ...
+
+    def coverage(self, table_id: int) -> list[Coverage]:
+        """Which rows of its log are or were in chunks of the table, removed ones included."""
         ...
 
     def masks(self, table_id: int) -> list[MaskRecord]:
@@ -52,6 +59,14 @@ class CatalogReader(Protocol):
 
     def lease(self) -> Lease | None:
         """The lease as last recorded, or None if it was released or never taken. Its holder may have died since."""
+        ...
+
+    def faults(self) -> list[str]:
+        """What is wrong with the store itself, a line each: damaged pages, rows that point to nothing, generations to come."""
+        ...
+
+    def snapshot(self, upto: Mapping[int, int]) -> Snapshot:
+        """A copy that holds, of each table id in `upto`, what was committed up to that generation; no other table, and no lease."""
         ...
 
 

@@ -8,26 +8,28 @@ it commits. Readers never wait for writers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 
-from tidewheel.catalog import rows
+from tidewheel.catalog import copies, rows
 from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
 from tidewheel.catalog.migrations import upgrade
-from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables
+from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables, warehouse
 from tidewheel.errors import ClosedError, ExistsError, FencedError, NotFoundError, StorageError
 from tidewheel.model.records import (
     BASE,
     ChunkRecord,
     Commit,
+    Coverage,
     Lease,
     MaskRecord,
     PackageRecord,
     ServerRecord,
+    Snapshot,
     StreamBatchRecord,
     TableRecord,
 )
@@ -98,6 +100,12 @@ class SqlCatalog:
         with self._reading() as conn:
             return _chunks(conn, chunks.c.table_id == table_id, chunks.c.generation_removed.is_(None))
 
+    def coverage(self, table_id: int) -> list[Coverage]:
+        c = chunks.c
+        query = select(c.server, c.late, c.generation_lo, c.generation_hi).where(c.table_id == table_id)
+        with self._reading() as conn:
+            return [Coverage(*row) for row in conn.execute(query)]
+
     def masks(self, table_id: int) -> list[MaskRecord]:
         query = select(masks.c.time_lo, masks.c.time_hi, masks.c.generation, masks.c.reason)
         with self._reading() as conn:
@@ -128,6 +136,18 @@ class SqlCatalog:
         with self._reading() as conn:
             row = conn.execute(select(leases)).one()
             return None if row.pid is None else Lease(row.epoch, row.pid, row.host, row.since)
+
+    def faults(self) -> list[str]:
+        with self._reading() as conn:
+            return copies.faults(conn)
+
+    def snapshot(self, upto: Mapping[int, int]) -> Snapshot:
+        with self._reading() as conn, copies.copy_of(conn, self.where) as copy:
+            with copy.begin():
+                copies.cut(copy, upto)
+                known, held = _tables(copy), _chunks(copy, chunks.c.generation_removed.is_(None))
+                uuid = copy.execute(select(warehouse.c.uuid)).scalar_one()
+            return Snapshot(copies.file_of(copy), uuid, tuple(known), tuple(held))
 
     # Writing
 

@@ -72,9 +72,7 @@ class LeafCache:
         found: dict[Key, Any] = {}
         count = True
         while True:
-            mine, theirs = self._look(keys, found, count)
-            if mine:
-                self._collect(found, keys, self._load(mine, set(keys), load))
+            theirs = self._take_or_load(keys, found, count, load)
             # ours are done before we wait for others, so two threads never wait for each other
             interrupted = False
             for group, flight in theirs.items():
@@ -86,9 +84,34 @@ class LeafCache:
                 return [found[key] for key in keys]
             count = False
 
-    def _look(self, keys: Sequence[Key], found: dict[Key, Any], count: bool) -> tuple[Flights, Flights]:
-        """Take what is here; of what is missing, say which groups fall to the caller and which ones are on their way."""
+    def _take_or_load(self, keys: Sequence[Key], found: dict[Key, Any], count: bool, load: Load) -> Flights:
+        """Take what is here and load what nobody else is loading; returns what others are. However this ends, nobody waits for us."""
         mine: Flights = {}
+        try:
+            theirs = self._look(keys, found, count, mine)
+            if mine:
+                loaded = load(list(mine))
+                wanted = set(keys)
+                with self._lock:
+                    for group in mine:
+                        self._keep(group, loaded[group], wanted)
+                self._collect(found, keys, loaded)
+                for group, flight in mine.items():
+                    flight.set_result(loaded[group])
+            return theirs
+        except BaseException as e:
+            with self._lock:
+                for group, flight in mine.items():
+                    if self._flights.get(group) is flight:
+                        del self._flights[group]
+            for flight in mine.values():
+                if isinstance(e, Exception) and not flight.done():
+                    flight.set_exception(e)
+                flight.cancel()
+            raise
+
+    def _look(self, keys: Sequence[Key], found: dict[Key, Any], count: bool, mine: Flights) -> Flights:
+        """Take what is here; of what is missing, note in `mine` what falls to the caller, and return what is on its way."""
         theirs: Flights = {}
         with self._lock:
             for key in keys:
@@ -105,31 +128,12 @@ class LeafCache:
                 if group not in mine and group not in theirs:
                     flight = self._flights.get(group)
                     if flight is None:
-                        mine[group] = self._flights[group] = Future()
+                        # in `mine` first: after an interrupt at any point, what others can see is also taken back
+                        mine[group] = flight = Future()
+                        self._flights[group] = flight
                     else:
                         theirs[group] = flight
-        return mine, theirs
-
-    def _load(self, mine: Flights, wanted: set[Key], load: Load) -> Mapping[Group, Units]:
-        """Load, keep, and tell those who wait."""
-        try:
-            loaded = load(list(mine))
-            with self._lock:
-                for group in mine:
-                    self._keep(group, loaded[group], wanted)
-        except BaseException as e:
-            with self._lock:
-                for group in mine:
-                    self._flights.pop(group, None)
-            for flight in mine.values():
-                if isinstance(e, Exception):
-                    flight.set_exception(e)
-                else:
-                    flight.cancel()
-            raise
-        for group, flight in mine.items():
-            flight.set_result(loaded[group])
-        return loaded
+        return theirs
 
     def _keep(self, group: Group, units: Units, wanted: set[Key]) -> None:
         """Under the lock."""

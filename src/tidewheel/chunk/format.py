@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,18 @@ import pyarrow as pa
 import xxhash
 
 from tidewheel.errors import CorruptionError, FormatError
+from tidewheel.model.arrays import with_bytes
 from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
 from tidewheel.model.schema import TableSpec, ZOrder
+from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 FORMAT = 1
 HEADER_KEY = b"tidewheel.chunk"
 INDEX_KEY = b"tidewheel.index"
 KEY_CODES = "tidewheel.key"
 TIME_CODES = "tidewheel.time"
+
+REMEDY = 'restore the file from a backup, or leave its rows out with on_corrupt="skip"'
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +45,13 @@ class Leaves:
     @property
     def count(self) -> int:
         return len(self.bounds)
+
+    def without(self, lost: Array) -> Leaves:
+        """The same, but a query passes the marked leaves by, or takes them whole, without a look at any row of them: their zone
+        maps lie inside every interval and meet none that has an end."""
+        zones = self.zones.copy()
+        zones[0::2, lost], zones[1::2, lost] = INT64_MAX, INT64_MIN
+        return replace(self, zones=zones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,16 @@ class Header:
             lists = {k: tuple(v) for k, v in data.items() if isinstance(v, list)}
             return cls(**{**data, **lists})
         except (KeyError, TypeError, ValueError) as e:
-            raise CorruptionError(f"chunk {file}: its header cannot be read ({e})") from e
+            raise CorruptionError(f"chunk {file}: its header cannot be read ({e}); {REMEDY}") from e
+
+
+def damaged_frame(file: str, where: str) -> CorruptionError:
+    return CorruptionError(f"chunk {where}: header or footer is damaged; {REMEDY}", file=file)
+
+
+def damaged_block(file: str, where: str, column: str, block: int, rows: tuple[int, int] | None) -> CorruptionError:
+    """`rows` are those of the block, None if it is a whole column."""
+    return CorruptionError(f"chunk {where}: block {block} of column {column!r} is damaged; {REMEDY}", file=file, rows=rows)
 
 
 def stored_schema(spec: TableSpec) -> pa.Schema:
@@ -118,7 +138,7 @@ def pack_index(leaves: Leaves, checksums: Array) -> bytes:
 def unpack_index(data: bytes, header: Header, columns: int, file: str) -> tuple[Leaves, Array]:
     n, z, blocks = header.leaves, len(header.zones), header.blocks
     if f"{xxhash.xxh3_64_intdigest(data):016x}" != header.index:
-        raise CorruptionError(f"chunk {file}: its index is damaged; restore the file from a backup")
+        raise CorruptionError(f"chunk {file}: its index is damaged; {REMEDY}")
     at = 0
 
     def take(dtype: str, *shape: int) -> Array:
@@ -170,6 +190,29 @@ def block_checksum(array: pa.Array, block: int) -> int:
     if last > first and buffers[2] is not None and 0 <= first <= last <= buffers[2].size:
         digest = xxhash.xxh3_64_intdigest(buffers[2].slice(first, last - first), digest)
     return digest
+
+
+def is_intact(array: pa.Array, block: int, checksum: int) -> bool:
+    """Whether a block of a column that was read is the one that was written. Never fails, whatever the bytes are."""
+    try:
+        if column_kind(array.type)[0] == OTHER:
+            _check_structure(array)
+        return block_checksum(array, block) == checksum
+    except (ValueError, IndexError, pa.ArrowException):
+        return False
+
+
+def _check_structure(array: pa.Array) -> None:
+    """Raises ArrowInvalid if offsets point outside: Arrow trusts them when it serialises, and would end the process.
+
+    Text that is no UTF-8 is not damage (it may have come in so), so it is looked at as bytes.
+    """
+    plain = with_bytes(array.type)
+    try:
+        (array if plain == array.type else array.view(plain)).validate(full=True)
+    except pa.ArrowInvalid as e:
+        if "UTF8" not in str(e):  # text inside of types that cannot be looked at otherwise
+            raise
 
 
 def _serialised(array: pa.Array) -> pa.Buffer:

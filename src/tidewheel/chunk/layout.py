@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, Array, Header, Leaves, block_checksum, unpack_index
+from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, REMEDY, Array, Header, Leaves, is_intact, unpack_index
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import ALL, TIES, Codes
 from tidewheel.model.pieces import BITS, FIXED, OTHER, column_kind
@@ -60,7 +60,7 @@ class Place:
         if self.kind in (FIXED, BITS):
             return 0, 0
         ends = self._ends(offsets)
-        return _inside(self.data, (int(ends[0]), int(ends[-1] - ends[0]))) if ends[-1] != ends[0] else (0, 0)
+        return _inside(self.data, (int(ends[0]), int(ends[-1]) - int(ends[0]))) if ends[-1] != ends[0] else (0, 0)
 
     def array(self, rows: int, validity: Bytes, values: Bytes, data: Bytes) -> pa.Array:
         """The block that these bytes hold."""
@@ -131,7 +131,7 @@ def read_frame(head: Bytes, tail: Bytes, size: int, schema: pa.Schema, file: str
     whole = sparse(size, ends)
     stored = _open(whole)
     if stored.schema.names != schema.names:
-        raise CorruptionError(f"chunk {file} has columns {stored.schema.names}, its table {schema.names}: restore the file from a backup")
+        raise CorruptionError(f"chunk {file} has columns {stored.schema.names}, its table {schema.names}: {REMEDY}")
     meta = stored.schema.metadata
     header = Header.from_json(meta[HEADER_KEY], file)
     leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(schema), file)
@@ -141,7 +141,7 @@ def read_frame(head: Bytes, tail: Bytes, size: int, schema: pa.Schema, file: str
     try:
         places = tuple(_place(name, column, whole) for name, column in zip(schema.names, stored.columns, strict=True))
     except ValueError as e:
-        raise CorruptionError(f"chunk {file}: a column lies outside of it ({e}); restore the file from a backup") from e
+        raise CorruptionError(f"chunk {file}: a column lies outside of it ({e}); {REMEDY}") from e
     kept = tuple((at, bytes(data)) for at, data in ends) if any(p.kind == OTHER for p in places) else ()
     return Frame(header, leaves, checksums, places, edges, leaf_of, kept, size)
 
@@ -165,10 +165,7 @@ def check_block(frame: Frame, column: int, block: int, parts: Sequence[Bytes]) -
 
 
 def check_other(frame: Frame, column: int, array: pa.Array) -> bool:
-    try:
-        return block_checksum(array, 0) == int(frame.checksums[column, 0])
-    except (ValueError, IndexError, pa.ArrowException):
-        return False
+    return is_intact(array, 0, int(frame.checksums[column, 0]))
 
 
 def cut(leaves: Leaves, klo: Codes, khi: Codes, mode: int, t0: int, t1: int) -> tuple[Array, Array]:

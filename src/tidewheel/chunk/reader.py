@@ -15,8 +15,10 @@ from tidewheel.chunk.format import (
     INDEX_KEY,
     Header,
     Leaves,
-    block_checksum,
     code_columns,
+    damaged_block,
+    damaged_frame,
+    is_intact,
     stored_schema,
     unpack_index,
 )  # fmt: skip
@@ -24,6 +26,7 @@ from tidewheel.chunk.writer import frame_checksum
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, fixed
 from tidewheel.model.pieces import (
+    BLOCK_ROWS,
     BLOCKS,
     BOUNDS,
     CODER,
@@ -108,20 +111,25 @@ class Chunk:
         """Map the file and complete `row`. Does nothing the second time."""
         with self._lock:
             if self._batch is None:
-                self._open()
+                try:
+                    self._open()
+                except CorruptionError as e:
+                    e.file = self.record.file
+                    raise
         return self.row
 
     def _open(self) -> None:
         record = self.record
         whole = self._files.map(record.file, record.bytes)
         if frame_checksum(whole, record.body_lo, record.body_hi) != record.frame:
-            raise CorruptionError(f"chunk {self._where()}: header or footer is damaged; restore the file from a backup")
+            raise damaged_frame(record.file, self._where())
         stored = pa.ipc.open_file(whole).get_batch(0)
         meta = stored.schema.metadata
         header = Header.from_json(meta[HEADER_KEY], self._where())
         columns = stored_schema(self._spec).names
         leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(columns), self._where())
-        batch = pa.RecordBatch.from_arrays(stored.columns[: len(self._spec.schema)], schema=self._spec.schema)
+        # not from_arrays, which looks at offsets: nothing of the body may be looked at before it is verified
+        batch = stored.select(list(range(len(self._spec.schema)))).replace_schema_metadata(self._spec.schema.metadata)
         key, time = code_columns(self._spec)
         keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
         verified = np.zeros((len(columns), header.blocks), np.uint8)
@@ -135,23 +143,22 @@ class Chunk:
         row[VERIFIED], row[BLOCKS] = verified.ctypes.data, header.blocks
         self.header, self.leaves = header, leaves
         self._keep, self._verified, self._checksums, self._codes = stored, verified, checksums, (keys, times)
-        self._batch = batch
         row[OPEN] = 1
+        self._batch = batch  # last: an interrupt before this line means that all of it is done again
 
     def verify(self, column: int, block: int) -> None:
         """Check one block of a stored column against its checksum, unless that was done before."""
         if self._verified[column, block]:
             return
         array = self._keep.column(column)
-        if column_kind(array.type)[0] == OTHER:
+        other = column_kind(array.type)[0] == OTHER
+        if other:
             block = 0  # a column of such a type is one block
-        try:
-            found = block_checksum(array, block)
-        except (ValueError, IndexError, pa.ArrowException) as e:
-            raise self._damaged(column, block) from e
-        if found != int(self._checksums[column, block]):
-            raise self._damaged(column, block)
-        self._verified[column, block if column_kind(array.type)[0] != OTHER else slice(None)] = 1
+        if not is_intact(array, block, int(self._checksums[column, block])):
+            name, first = self._keep.schema.field(column).name, block * BLOCK_ROWS
+            rows = None if other else (first, min(first + BLOCK_ROWS, self.record.rows))
+            raise damaged_block(self.record.file, self._where(), name, block, rows)
+        self._verified[column, slice(None) if other else block] = 1
 
     def codes(self) -> Codes:
         """Key codes of all rows, in leaf order."""
@@ -165,10 +172,6 @@ class Chunk:
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
         weakref.finalize(self, self._files.remove, self.record.file)
-
-    def _damaged(self, column: int, block: int) -> CorruptionError:
-        name = self._keep.schema.field(column).name
-        return CorruptionError(f"chunk {self._where()}: block {block} of column {name!r} is damaged; restore the file from a backup")
 
     def _where(self) -> str:
         return f"{self._files.root}/{self.record.file}"

@@ -23,7 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from tidewheel.chunk.cache import Group, Key, LeafCache, Sized, Units
-from tidewheel.chunk.format import Array, code_columns, stored_schema
+from tidewheel.chunk.format import Array, code_columns, damaged_block, damaged_frame, stored_schema
 from tidewheel.chunk.layout import Bytes, Frame, Range, check_block, check_other, cut, read_frame
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
@@ -121,13 +121,14 @@ class RemoteChunk:
         frame: Frame = self._cache.get_or_load(((self.record.id, FRAME, 0), 0), self._read_frame)
         return frame
 
-    def probe(self, asked: Row, klo: Codes, khi: Codes, mode: int) -> Probe:
+    def probe(self, asked: Row, klo: Codes, khi: Codes, mode: int, lost: Array | None = None) -> Probe:
         """Complete a query's copy of `row` so that the scan kernel can walk it.
 
-        klo, khi are the key intervals under this chunk's coder; mode says which rows are checked by value later.
+        klo, khi are the key intervals under this chunk's coder; mode says which rows are checked by value later. `lost`
+        marks leaves that cannot be read: nothing of them is fetched or looked at.
         """
         frame = self.frame()
-        leaves = frame.leaves
+        leaves = frame.leaves if lost is None else frame.leaves.without(lost)
         cut_by_key, cut_by_time = cut(leaves, klo, khi, mode, int(asked[p.T0]), int(asked[p.T1]))
         chosen = (np.flatnonzero(cut_by_key[frame.leaf_of]), np.flatnonzero(cut_by_time[frame.leaf_of]))
         wants = list(zip(code_columns(self._spec), chosen, strict=True))
@@ -138,7 +139,7 @@ class RemoteChunk:
         row[p.ZONES], row[p.ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[p.MASKS], row[p.MASK_START], row[p.MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
         row[p.OPEN] = 1
-        return Probe(row, (frame, keys[1], times[1]))
+        return Probe(row, (frame, leaves, keys[1], times[1]))
 
     def reach(self, positions: Codes, lengths: Codes) -> tuple[Codes, Codes]:
         """The rows [lo, hi) that are loaded for each segment: whole leaves."""
@@ -169,11 +170,22 @@ class RemoteChunk:
 
     def _read_frame(self) -> Sized:
         record = self.record
-        head, tail = self._files.read_ranges(record.file, [(0, record.body_lo), (record.body_hi, record.bytes - record.body_hi)])
-        if xxhash.xxh3_64_intdigest(tail, xxhash.xxh3_64_intdigest(head)) != record.frame:
-            raise CorruptionError(f"chunk {self._where()}: header or footer is damaged; restore the file from a backup")
-        frame = read_frame(head, tail, record.bytes, stored_schema(self._spec), self._where())
+        try:
+            head, tail = self._files.read_ranges(record.file, [(0, record.body_lo), (record.body_hi, record.bytes - record.body_hi)])
+            if xxhash.xxh3_64_intdigest(tail, xxhash.xxh3_64_intdigest(head)) != record.frame:
+                raise damaged_frame(record.file, self._where())
+            frame = read_frame(head, tail, record.bytes, stored_schema(self._spec), self._where())
+        except CorruptionError as e:
+            e.file = record.file
+            raise
         return frame, frame.nbytes + OVERHEAD
+
+    def _read(self, ranges: Sequence[Range]) -> list[memoryview]:
+        try:
+            return self._files.read_ranges(self.record.file, ranges)
+        except CorruptionError as e:
+            e.file = self.record.file
+            raise
 
     def _units(self, frame: Frame, wants: Sequence[tuple[int, Array]]) -> list[list[pa.Array]]:
         """For each (column, fragments): the arrays, one per fragment, from the cache or fetched together."""
@@ -199,7 +211,7 @@ class RemoteChunk:
         plain = [g for g in groups if frame.places[g[1]].kind != OTHER]
         first: list[Range] = [r for _, c, b in plain for r in frame.places[c].rows(*frame.block(b))]
         whole = {g: frame.missing(g[1]) for g in groups if frame.places[g[1]].kind == OTHER}
-        read = self._files.read_ranges(self.record.file, first + [r for ranges in whole.values() for r in ranges])
+        read = self._read(first + [r for ranges in whole.values() for r in ranges])
         loaded: dict[Group, Units] = {}
         at = len(first)
         for group, ranges in whole.items():
@@ -212,7 +224,7 @@ class RemoteChunk:
                 second.append(frame.places[c].texts(read[2 * n + 1]))
             except ValueError as e:
                 raise self._damaged(frame, c, b) from e
-        for n, (group, data) in enumerate(zip(plain, self._files.read_ranges(self.record.file, second), strict=True)):
+        for n, (group, data) in enumerate(zip(plain, self._read(second), strict=True)):
             loaded[group] = self._cut(frame, group, (read[2 * n], read[2 * n + 1], data))
         return loaded
 
@@ -262,8 +274,9 @@ class RemoteChunk:
         return fixed(_join(arrays, frame.places[column].type), np.int64)
 
     def _damaged(self, frame: Frame, column: int, block: int) -> CorruptionError:
-        name = frame.places[column].name
-        return CorruptionError(f"chunk {self._where()}: block {block} of column {name!r} is damaged; restore the file from a backup")
+        place = frame.places[column]
+        rows = None if place.kind == OTHER else frame.block(block)
+        return damaged_block(self.record.file, self._where(), place.name, block, rows)
 
     def _where(self) -> str:
         return f"{self._files.root}/{self.record.file}"

@@ -28,6 +28,16 @@ class LocalFiles:
     def path(self, name: str) -> str:
         return os.path.join(self.root, name)
 
+    def make_root(self) -> None:
+        """Make the root and what it lies in, so that it survives a crash of the machine."""
+        made = [path for path in (self.root, *self.root.parents) if not path.exists()]
+        self.make_folder("")
+        try:
+            for path in made:
+                self.disk.sync_folder(str(path.parent))
+        except OSError as e:
+            raise StorageError(f"cannot make folder {self.root}: {e.strerror}") from e
+
     def make_folder(self, name: str) -> None:
         try:
             self.disk.make_folder(self.path(name))

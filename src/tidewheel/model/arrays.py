@@ -44,6 +44,18 @@ def with_wide_dictionaries(type_: pa.DataType) -> pa.DataType:
     return _replaced(type_, wide)
 
 
+def with_bytes(type_: pa.DataType) -> pa.DataType:
+    """The type with text made into binary: an array can be looked at as one without a copy."""
+    t = pa.types
+
+    def plain(t_: pa.DataType) -> pa.DataType:
+        if t.is_string(t_):
+            return pa.binary()
+        return pa.large_binary() if t.is_large_string(t_) else pa.binary_view() if t.is_string_view(t_) else t_
+
+    return _replaced(type_, plain)
+
+
 def _replaced(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """The type with every type in it changed, inside structs, lists and maps too."""
     t = pa.types

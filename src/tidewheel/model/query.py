@@ -24,6 +24,9 @@ class Query:
     aggregate: Mapping[str, str] | None = None
     group_by: Sequence[str] | None = None
     timeout: float | None = None
+    max_rows: float | None = None
+    max_bytes: float | None = None
+    on_corrupt: str = "error"
 
 
 @dataclass(slots=True)
@@ -39,6 +42,14 @@ class Stats:
     rows_returned: int = 0
     bytes: int = 0
     milliseconds: float = 0.0
+    corrupt_chunks: int = 0
+    """With on_corrupt="skip": chunks that were left out whole."""
+    corrupt_blocks: int = 0
+    """Damaged blocks of other chunks; the rows of every leaf they touch were left out."""
+    rows_left_out: int = 0
+    """The most rows that the answer can lack: those that were left out, whether they matched or not."""
+    corrupt_files: tuple[str, ...] = ()
+    """The damaged files, relative to the warehouse."""
 
 
 @dataclass(frozen=True, slots=True)

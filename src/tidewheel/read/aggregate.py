@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidewheel.errors import QueryError, TidewheelError
+from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.expressions import quoted, referenced, run
+from tidewheel.read.limits import Watch
 
 if TYPE_CHECKING:
     from tidewheel.read.coordinator import Coordinator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Aggregation:
     """`reads` are the columns it needs; `schema` is that of its answer."""
 
-    def __init__(self, coordinator: Coordinator, query: Query) -> None:
+    def __init__(self, coordinator: Coordinator, query: Query, watch: Watch) -> None:
         names = coordinator.names
         if query.group_by is not None and not isinstance(query.group_by, (str, list, tuple)):
             raise QueryError(f"group_by is a list of columns, not {query.group_by!r}")
@@ -43,24 +44,26 @@ class Aggregation:
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
         # with a count beside them, expressions that do not aggregate are refused
-        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names)
-        self.schema = run(self._sql, empty, names).schema
+        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch)
+        self.schema = run(self._sql, empty, names, watch).schema
 
-    def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, watch: Watch) -> pa.Table:
         picked = pa.schema([schema.field(n) for n in self.reads])
-        failure: list[TidewheelError] = []
+        failure: list[BaseException] = []
 
         def stream() -> Iterator[pa.RecordBatch]:
             try:
                 for batch in batches:
                     yield batch.select(self.reads)
-            except TidewheelError as e:  # DuckDB would wrap it into an error of its own
+            except BaseException as e:  # DuckDB would wrap it into an error of its own
                 failure.append(e)
                 raise
 
         try:
-            return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream()), self._names)
+            return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream()), self._names, watch)
         except QueryError:
             if failure:
-                raise failure[0] from None
+                raise failure.pop() from None
             raise
+        finally:
+            failure.clear()  # an error that is reached from its own traceback would stay, and all its frames with it

@@ -5,7 +5,6 @@ Everything that can be wrong with a query is found here, before any row is read.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,9 +17,11 @@ from tidewheel.model.codes import EVERYWHERE, KeyCoder, KeyIntervals
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec, ZOrder, nearest
+from tidewheel.read.damage import Damage, find_intact
+from tidewheel.read.limits import Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, parse_order
-from tidewheel.read.scan import StoredColumns, find
+from tidewheel.read.scan import Found, StoredColumns, find
 from tidewheel.settings import Settings
 
 Mask = np.ndarray
@@ -34,6 +35,7 @@ class Coordinator:
         self.shape = shape
         self.settings = settings
         self.stored = stored
+        self.limits = Limits.of(settings)
         self.names: list[str] = spec.schema.names
         self._numbers = {n: i for i, n in enumerate(self.names)}
         self._all = Columns(list(range(len(self.names))), spec.schema, shape)
@@ -55,9 +57,8 @@ class Coordinator:
             hint = nearest(name, self.names) if isinstance(name, str) else ""
             raise QueryError(f"{role}: table {self.spec.name!r} has no column {name!r}.{hint} Columns: {', '.join(self.names)}") from None
 
-    def scan(self, version: Version, query: Query) -> Scan:
-        """Check the bounds of a query and find its segments."""
-        began = time.perf_counter()
+    def scan(self, version: Version, query: Query, columns: Columns, watch: Watch) -> Scan:
+        """Check the bounds of a query and find its segments. `columns` are those that it will read."""
         spec = self.spec
         lo, hi = self._key_bounds(query)
         intervals = [EVERYWHERE] if lo is None and hi is None else [c.intervals(lo, hi) for c in version.coders]
@@ -65,8 +66,17 @@ class Coordinator:
             intervals = intervals * len(version.coders)
         t0, t1 = pair(query.time, "time")
         first, last = spec.time.interval(t0, t1)
-        found = find(version, intervals, first, last, self.stored)
-        return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), began)
+        damage: Damage | None = None
+        if query.on_corrupt == "error":
+            found = find(version, intervals, first, last, self.stored, watch)
+        else:
+            found, damage = find_intact(
+                lambda known: find(version, intervals, first, last, self.stored, watch, known),
+                version,
+                lambda found: (columns, self.columns(version.coders[0].columns)) if found.doubtful else (columns,),
+                watch,
+            )
+        return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), damage)
 
     def _key_bounds(self, query: Query) -> tuple[Any, Any]:
         zorder = isinstance(self.spec.key, ZOrder)
@@ -94,17 +104,23 @@ class Coordinator:
 class Scan:
     """What was found for one query, before rows are copied."""
 
-    __slots__ = ("began", "check", "coordinator", "found", "intervals", "time")
+    __slots__ = ("check", "coordinator", "damage", "found", "intervals", "time")
 
     def __init__(
-        self, coordinator: Coordinator, found: Any, intervals: list[KeyIntervals], time: tuple[int, int], check: Any, began: float
+        self,
+        coordinator: Coordinator,
+        found: Found,
+        intervals: list[KeyIntervals],
+        time: tuple[int, int],
+        check: Callable[[pa.RecordBatch], Mask],
+        damage: Damage | None,
     ) -> None:
         self.coordinator = coordinator
         self.found = found
         self.intervals = intervals
         self.time = time
-        self.check: Callable[[pa.RecordBatch], Mask] = check
-        self.began = began
+        self.check = check
+        self.damage = damage
 
 
 def _checker(coder: KeyCoder, lo: Any, hi: Any) -> Callable[[pa.RecordBatch], Mask]:
@@ -130,10 +146,9 @@ def check_limit(limit: Any) -> int | None:
     return int(limit)
 
 
-def check_timeout(timeout: Any) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
-        raise QueryError(f"timeout is a number of seconds, not {timeout!r}")
-    return timeout
+def check_corrupt(on_corrupt: Any) -> None:
+    if on_corrupt not in ("error", "skip"):
+        raise QueryError(f'on_corrupt is "error" or "skip", not {on_corrupt!r}')
 
 
 def sort_keys(coordinator: Coordinator, order_by: Any, names: Sequence[str]) -> list[SortKey]:

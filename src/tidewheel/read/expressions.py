@@ -5,6 +5,7 @@ DuckDB is imported on first use. One in-memory database per process serves as ev
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
@@ -17,12 +18,40 @@ import pyarrow as pa
 
 from tidewheel.errors import LimitError, QueryError
 from tidewheel.model.schema import nearest
+from tidewheel.read.limits import NEVER, Watch, shown
 
-MEMORY = "1GB"
+MEMORY = 1 << 30
 """What all grouping of this process together may take before it spills to a temporary folder."""
 
+_LEAST = 64 << 20
+"""What DuckDB needs to work at all."""
+
+_FEW = 4096
+"""Up to so many rows an expression is evaluated at once; more are watched, which costs a thread."""
+
 _lock = threading.Lock()
+_numbers = itertools.count()
 _database: Any = None
+
+
+def _connect(memory: int) -> Any:
+    """A database that holds no data, reads no file, and cannot be talked out of that."""
+    import duckdb
+
+    database = duckdb.connect(":memory:")
+    folder = os.path.join(tempfile.gettempdir(), f"tidewheel-{os.getpid()}-{next(_numbers)}")
+    for setting in (
+        "TimeZone = 'UTC'",
+        f"memory_limit = '{memory // 1024}KiB'",
+        f"temp_directory = '{folder}'",
+        "python_enable_replacements = false",
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
+        database.execute(f"SET {setting}")
+    return database
 
 
 def _cursor() -> Any:
@@ -30,20 +59,7 @@ def _cursor() -> Any:
     global _database
     with _lock:
         if _database is None:
-            import duckdb
-
-            _database = duckdb.connect(":memory:")
-            for setting in (
-                "TimeZone = 'UTC'",
-                f"memory_limit = '{MEMORY}'",
-                f"temp_directory = '{os.path.join(tempfile.gettempdir(), f'tidewheel-{os.getpid()}')}'",
-                "python_enable_replacements = false",
-                "autoinstall_known_extensions = false",
-                "autoload_known_extensions = false",
-                "enable_external_access = false",
-                "lock_configuration = true",
-            ):
-                _database.execute(f"SET {setting}")
+            _database = _connect(MEMORY)  # assigned when it is locked: an interrupt must not leave an open one behind
         return _database.cursor()
 
 
@@ -99,36 +115,76 @@ def _walk(node: Any) -> Iterator[dict[str, Any]]:
 class Filter:
     """A where-expression over batches that have the columns it reads."""
 
-    def __init__(self, expression: str, schema: pa.Schema, any_column: str) -> None:
+    def __init__(self, expression: str, schema: pa.Schema, any_column: str, watch: Watch) -> None:
         self.columns = referenced(expression, tuple(schema.names))
         self._sql = f"SELECT CAST(({expression}\n) AS BOOLEAN) AS keep FROM t"
         self._names = self.columns or (any_column,)  # an expression without columns still needs to know how many rows there are
         self.columns = self._names
         nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names]))
-        if len(self.mask(nothing, schema.names)):
+        if len(self.mask(nothing, watch, schema.names)):
             raise QueryError(f"where: {expression!r} aggregates; it must say of every row by itself whether to keep it")
 
-    def mask(self, rows: pa.RecordBatch | pa.Table, names: list[str] | None = None) -> pa.Array:
+    def mask(self, rows: pa.RecordBatch | pa.Table, watch: Watch, names: list[str] | None = None) -> pa.Array:
         """Which rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""
         table = pa.table([rows.column(n) for n in self._names], list(self._names))
-        kept = run(self._sql, table, names or list(rows.schema.names)).column(0)
+        kept = run(self._sql, table, names or list(rows.schema.names), watch).column(0)
         return kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
 
 
-def run(sql: str, rows: Any, names: list[str]) -> pa.Table:
-    """Evaluate a statement over `t`; errors come out as QueryError with the nearest column name."""
+def run(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch) -> pa.Table:
+    """Evaluate a statement over `t`; errors come out as QueryError with the nearest column name.
+
+    A stream of rows is grouped, so it may take what its query may; a table is a batch that is in memory already.
+    """
     import duckdb
 
-    cursor = _cursor()
+    stream = isinstance(rows, pa.RecordBatchReader)
+    memory = max(_LEAST, int(min(MEMORY, watch.limits.bytes))) if stream else MEMORY
+    statement = _Statement(sql, memory)
+    few = not stream and rows.num_rows <= _FEW and watch.limits.seconds == NEVER
     try:
-        cursor.register("t", rows)
-        return cursor.sql(sql).to_arrow_table()
+        return statement.run(rows, watch) if few else watch.apart(lambda: statement.run(rows, watch), statement.interrupt)
     except duckdb.OutOfMemoryException as e:
-        raise LimitError(f"the query needs more than {MEMORY} to group its rows; narrow it, or group by fewer columns: {e}") from None
+        hint = "group by fewer columns, narrow the query, or raise max_bytes="
+        raise LimitError(f"the query needs more than {shown(memory)} of memory to group its rows; {hint}: {e}") from None
     except duckdb.Error as e:
         raise QueryError(_explain(str(e), names)) from None
-    finally:
-        cursor.close()
+    except RuntimeError as e:
+        if str(e) == "Query interrupted":  # what DuckDB makes of a Ctrl-C that it notices itself
+            raise KeyboardInterrupt from None
+        raise
+
+
+class _Statement:
+    """One statement that is run once, in a connection of its own. Another thread may interrupt it at any time."""
+
+    def __init__(self, sql: str, memory: int) -> None:
+        self._sql = sql
+        self._own = None if memory == MEMORY else _connect(memory)
+        self._cursor = _cursor() if self._own is None else self._own.cursor()
+        self._closing = threading.Lock()
+        self._closed = False
+
+    def run(self, rows: pa.Table | pa.RecordBatchReader, watch: Watch) -> pa.Table:
+        try:
+            self._cursor.register("t", rows)
+            answer = self._cursor.sql(self._sql).to_arrow_reader()
+            batches = []
+            for batch in answer:
+                watch.take(batch.nbytes)
+                batches.append(batch)
+            return pa.Table.from_batches(batches, answer.schema)
+        finally:
+            with self._closing:
+                self._closed = True
+            self._cursor.close()
+            if self._own is not None:
+                self._own.close()
+
+    def interrupt(self) -> None:
+        with self._closing:
+            if not self._closed:
+                self._cursor.interrupt()
 
 
 def _explain(message: str, names: list[str]) -> str:

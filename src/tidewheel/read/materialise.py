@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,17 @@ import pyarrow as pa
 from tidewheel.model.arrays import take
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, OTHER, PERM, SLOTS, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.read import kernels as k
+from tidewheel.read.limits import Watch
 from tidewheel.read.scan import Found, Matrix, verify
+
+if TYPE_CHECKING:
+    from tidewheel.read.damage import Damage
 
 _MOST_BYTES = (1 << 31) - 1
 """What 32-bit offsets can address."""
+
+_LARGE = 1 << 16
+"""Rows from which on a copy looks at the clock after each column."""
 
 
 class Columns:
@@ -35,11 +43,16 @@ class Columns:
         """For `copy_columns`: the columns of four or eight bytes; the addresses are still to be filled in."""
 
 
-def check_blocks(found: Found, segments: Matrix, columns: Columns) -> None:
-    """Verify the checksums of all blocks that these segments touch for the first time."""
+def check_blocks(found: Found, segments: Matrix, columns: Columns, watch: Watch, damage: Damage | None = None) -> None:
+    """Verify the checksums of all blocks that these segments touch for the first time; raises CorruptionError.
+
+    With `damage`, what is damaged is noted there, and this returns with the rest unverified.
+    """
     todo = np.empty((256, 3), np.int64)
     while n := k.unverified(found.pieces, segments, columns.stored, todo):
-        verify(found.version, found.pieces, todo[:n])
+        verify(found.version, found.pieces, todo[:n], watch, damage)
+        if damage is not None and damage.grown:
+            return
 
 
 def slice_of(found: Found, segment: list[int], columns: Columns) -> pa.RecordBatch:
@@ -50,11 +63,12 @@ def slice_of(found: Found, segment: list[int], columns: Columns) -> pa.RecordBat
     return part.slice(first, length)
 
 
-def copy(found: Found, segments: Matrix, columns: Columns) -> pa.RecordBatch:
+def copy(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> pa.RecordBatch:
     """The rows of all segments in one new batch, in the order of the segments."""
     rows = found.rows if segments is found.segments else int(segments[:, 2].sum())
     # one allocation for all plain columns, from Arrow's pool: fresh pages would have to be faulted in
     ends = list(accumulate((-(-rows * w // 64) * 64 for w in columns.widths), initial=0))
+    watch.take(ends[-1])
     memory = pa.allocate_buffer(ends[-1])
     plain = columns.plain.copy()
     plain[:, 2] = ends[:-1]
@@ -66,7 +80,9 @@ def copy(found: Found, segments: Matrix, columns: Columns) -> pa.RecordBatch:
     for type_, c in zip(columns.types, columns.numbers, strict=True):
         kind, width = columns.shape.kinds[c], columns.shape.widths[c]
         if kind != FIXED or width not in (4, 8):
-            arrays.append(_column(found, segments, c, rows, type_, columns.shape))
+            if rows > _LARGE:
+                watch.check()
+            arrays.append(_column(found, segments, c, rows, type_, columns.shape, watch))
             continue
         validity = _bits(found, segments, COLUMNS + SLOTS * c, VALIDITY, rows) if nulls[c] else None
         arrays.append(pa.Array.from_buffers(type_, rows, [validity, memory.slice(ends[n], rows * width)]))
@@ -82,23 +98,26 @@ def sliceable(found: Found, segments: Matrix, least: int) -> npt.NDArray[np.bool
     return slices
 
 
-def _column(found: Found, segments: Matrix, c: int, rows: int, type_: pa.DataType, shape: Shape) -> pa.Array:
+def _column(found: Found, segments: Matrix, c: int, rows: int, type_: pa.DataType, shape: Shape, watch: Watch) -> pa.Array:
     kind, width = shape.kinds[c], shape.widths[c]
     pieces, slot = found.pieces, COLUMNS + SLOTS * c
     if kind == OTHER:
-        return _arrow_column(found, segments, c, type_)
+        return _arrow_column(found, segments, c, type_, watch)
     validity = _bits(found, segments, slot, VALIDITY, rows) if found.nulls()[c] else None
     if kind == BITS:
         return pa.Array.from_buffers(type_, rows, [validity, _bits(found, segments, slot, VALUES, rows)])
     if kind == FIXED:
+        watch.take(rows * width)
         out = pa.allocate_buffer(rows * width)
         k.copy_wide(pieces, segments, slot, width, np.frombuffer(out, np.uint8))
         return pa.Array.from_buffers(type_, rows, [validity, out])
     wide = kind == VAR64
+    watch.take(8 * rows)
     ends = np.empty(rows + 1, np.int64)
     total = k.var_ends(pieces, segments, slot, int(wide), ends)
     if total > _MOST_BYTES and not wide:
         raise TooLongError
+    watch.take(total)
     data = pa.allocate_buffer(total)
     k.copy_bytes(pieces, segments, slot, int(wide), ends, np.frombuffer(data, np.uint8))
     return pa.Array.from_buffers(type_, rows, [validity, pa.py_buffer(ends if wide else ends.astype(np.int32)), data])
@@ -114,10 +133,12 @@ def _bits(found: Found, segments: Matrix, slot: int, which: int, rows: int) -> p
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
-def _arrow_column(found: Found, segments: Matrix, c: int, type_: pa.DataType) -> pa.Array:
+def _arrow_column(found: Found, segments: Matrix, c: int, type_: pa.DataType, watch: Watch) -> pa.Array:
     """Types that kernels do not know are left to Arrow, segment by segment."""
     parts = []
-    for piece, first, length, _ in segments.tolist():
+    for n, (piece, first, length, _) in enumerate(segments.tolist()):
+        if n % 1024 == 1023:
+            watch.check()
         array = found.holder(piece).batch.column(c)
         perm = int(found.pieces[piece, PERM])
         if perm:
@@ -126,6 +147,7 @@ def _arrow_column(found: Found, segments: Matrix, c: int, type_: pa.DataType) ->
             parts.append(take(array, numbers))
         else:
             parts.append(array.slice(first, length))
+    watch.take(sum(part.nbytes for part in parts))
     if pa.types.is_dictionary(type_):
         parts = pa.chunked_array(parts, type_).unify_dictionaries().chunks
     return pa.concat_arrays(parts) if parts else pa.array([], type_)

@@ -12,6 +12,10 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
 from tidewheel.model.arrays import take_rows, without_views
+from tidewheel.read.limits import Watch
+
+_MANY = 1 << 17
+"""Rows from which on sorting takes long enough to be watched."""
 
 _TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s",]+))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
 
@@ -63,19 +67,27 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(without_views(type_))
 
 
-def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey], limit: int | None) -> pa.Table:
+def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey], limit: int | None, watch: Watch) -> pa.Table:
     """All rows in order, or the first `limit` of them while holding only a few times as many."""
-    if limit is None:
-        return sort(pa.Table.from_batches(list(batches), schema), keys)
     held: list[pa.RecordBatch] = []
     rows = 0
+    most = float("inf") if limit is None else 4 * limit + 65536
     for batch in batches:
         held.append(batch)
         rows += batch.num_rows
-        if rows > 4 * limit + 65536:
-            best = sort(pa.Table.from_batches(held, schema), keys).slice(0, limit)
+        if rows > most:
+            best = _sorted(pa.Table.from_batches(held, schema), keys, limit, watch)
             held, rows = best.combine_chunks().to_batches(), best.num_rows
-    return sort(pa.Table.from_batches(held, schema), keys).slice(0, limit)
+    return _sorted(pa.Table.from_batches(held, schema), keys, limit, watch)
+
+
+def _sorted(table: pa.Table, keys: list[SortKey], limit: int | None, watch: Watch) -> pa.Table:
+    size = table.nbytes
+    watch.take(2 * size)  # joined, then in order
+    rows = watch.apart(lambda: sort(table, keys)) if table.num_rows > _MANY else sort(table, keys)
+    best = rows if limit is None else rows.slice(0, limit)
+    watch.held = int(best.nbytes)
+    return best
 
 
 def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

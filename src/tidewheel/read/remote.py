@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tidewheel.chunk.remote import Loaded, RemoteChunk
+from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.scan import Found, Matrix
 
@@ -18,13 +19,14 @@ WINDOW_BYTES = 32 << 20
 """About how much is loaded at a time: a leaf comes whole, even if one row of it is asked for."""
 
 
-def resident(found: Found, segments: Matrix, columns: Columns) -> Iterator[tuple[Found, Matrix]]:
+def resident(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> Iterator[tuple[Found, Matrix]]:
     """The same segments, in order and in one or several windows, each with all the rows it needs in memory."""
     if found.near == len(found.pieces) or not (segments[:, 0] >= found.near).any():
         yield found, segments
         return
     window = np.cumsum(_costs(found, segments)) // WINDOW_BYTES
     for part in np.split(segments, np.flatnonzero(np.diff(window)) + 1):
+        watch.check()
         yield _load(found, part.copy(), columns)
 
 
@@ -47,6 +49,11 @@ def _load(found: Found, segments: Matrix, columns: Columns) -> tuple[Found, Matr
         pieces[piece] = loaded.row
         segments[at, 1] = loaded.positions
     return replace(found, pieces=pieces, held=held, _nulls=None), segments
+
+
+def loaded_bytes(found: Found) -> int:
+    """Memory that was loaded for a window; of local pieces, nothing is."""
+    return sum(int(loaded.batch.nbytes) for loaded in found.held.values())
 
 
 def _far(found: Found, segments: Matrix) -> Iterator[tuple[int, Matrix]]:

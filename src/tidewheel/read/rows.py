@@ -13,55 +13,64 @@ import pyarrow as pa
 
 from tidewheel.read import kernels as k
 from tidewheel.read.coordinator import Scan
+from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
-from tidewheel.read.remote import resident
+from tidewheel.read.remote import loaded_bytes, resident
 from tidewheel.read.scan import Found, Matrix
 
 
-def rows_of(scan: Scan, columns: Columns, size: int, enough: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan in batches; at most `size` rows are copied into one. `enough`: only so many rows are needed."""
+def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan in batches; at most `size` rows are copied into one. `enough`: only so many rows are needed.
+
+    What is copied is counted in `watch.held`; whoever drops a batch says so there.
+    """
     found = scan.found
     if not found.doubtful:
         segments = found.segments if enough is None else _first(found.segments, enough)
-        yield from _read(scan, segments, columns, size)
+        yield from _read(scan, segments, columns, size, watch)
         return
     left = enough
     for group in _split(found.segments, size):
-        refined = _refine(scan, group)
-        yield from _read(scan, refined, columns, size)
+        refined = _refine(scan, group, watch)
+        yield from _read(scan, refined, columns, size, watch)
         if left is not None:
             left -= int(refined[:, 2].sum())
             if left <= 0:
                 return
 
 
-def _read(scan: Scan, segments: Matrix, columns: Columns, size: int) -> Iterator[pa.RecordBatch]:
+def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watch) -> Iterator[pa.RecordBatch]:
     found, least = scan.found, scan.coordinator.settings.zero_copy_rows
     if found.longest >= least:
         long = sliceable(found, segments, least)
         slices = segments[long]
-        check_blocks(found, slices, columns)
-        for here, part in resident(found, slices, columns):
+        check_blocks(found, slices, columns, watch)
+        for here, part in resident(found, slices, columns, watch):
+            watch.take(loaded_bytes(here))
             for segment in part.tolist():
                 yield slice_of(here, segment, columns)
         segments = segments[~long]
     if len(segments):
         small = segments is found.segments and found.rows <= size
         for group in (segments,) if small else _split(segments, size):
-            check_blocks(found, group, columns)
-            for here, part in resident(found, group, columns):
-                yield from _copied(here, part, columns)
+            check_blocks(found, group, columns, watch)
+            for here, part in resident(found, group, columns, watch):
+                yield from _copied(here, part, columns, watch)
 
 
-def _copied(found: Found, segments: Matrix, columns: Columns) -> Iterator[pa.RecordBatch]:
+def _copied(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> Iterator[pa.RecordBatch]:
+    held = watch.held
     try:
-        yield copy(found, segments, columns)
+        batch = copy(found, segments, columns, watch)
     except TooLongError:
+        watch.held = held
         for half in _split(segments, max(1, int(segments[:, 2].sum()) // 2)):
-            yield from _copied(found, half, columns)
+            yield from _copied(found, half, columns, watch)
+    else:
+        yield batch
 
 
-def _refine(scan: Scan, segments: Matrix) -> Matrix:
+def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     """Values decide: keep the marked rows whose key really matches."""
     marked = segments[:, 3] != 0
     if not marked.any():
@@ -69,8 +78,10 @@ def _refine(scan: Scan, segments: Matrix) -> Matrix:
     found = scan.found
     doubtful = segments[marked]
     columns = scan.coordinator.columns(found.version.coders[0].columns)
-    check_blocks(found, doubtful, columns)
-    checks = [scan.check(copy(here, part, columns)) for here, part in resident(found, doubtful, columns)]
+    check_blocks(found, doubtful, columns, watch)
+    held = watch.held
+    checks = [scan.check(copy(here, part, columns, watch)) for here, part in resident(found, doubtful, columns, watch)]
+    watch.held = held
     keep = checks[0] if len(checks) == 1 else np.concatenate(checks)
     out = np.empty((len(keep), 4), np.int64)
     n = k.refine(doubtful, keep.view(np.uint8), out)

@@ -9,18 +9,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.errors import CorruptionError
 from tidewheel.index.version import Version
 from tidewheel.model.codes import KeyIntervals
 from tidewheel.model.pieces import CODER, COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
 from tidewheel.model.records import MaskRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.kernels import LONGEST, PENDING, STATS, closed, scan, select
+from tidewheel.read.limits import Watch
+
+if TYPE_CHECKING:
+    from tidewheel.read.damage import Damage
 
 Matrix = npt.NDArray[np.int64]
 
@@ -90,8 +95,19 @@ def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
     return version.trees[source - 1].holders[index]
 
 
-def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stored: StoredColumns) -> Found:
-    """All segments that can hold rows of the query. `intervals` has the key intervals under each of the version's coders."""
+def find(
+    version: Version,
+    intervals: list[KeyIntervals],
+    t0: int,
+    t1: int,
+    stored: StoredColumns,
+    watch: Watch,
+    damage: Damage | None = None,
+) -> Found:
+    """All segments that can hold rows of the query. `intervals` has the key intervals under each of the version's coders.
+
+    Raises CorruptionError if something it needs is damaged; with `damage`, notes it there and leaves its rows out.
+    """
     klo, khi = _tables(intervals)
     trees = version.trees
     considered = version.chunks.count + sum(tree.count for tree in trees)
@@ -113,33 +129,55 @@ def find(version: Version, intervals: list[KeyIntervals], t0: int, t1: int, stor
     hidden = [m for m in version.masks if m.time_lo <= t1 and m.time_hi >= t0]
     if hidden and count:
         pieces, count = _cut_masked(hidden, pieces, count)
+    if damage is not None:
+        count = damage.sift(pieces, count)
     near = count
     while (q := closed(pieces, near)) >= 0:
         if isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk):
             near -= 1
             pieces[[q, near]] = pieces[[near, q]]
         else:
+            watch.check()
             _open(version, pieces[q])
 
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = max(i.check for i in intervals)
-    segments, stats = _segments(version, pieces, near, klo, khi, mode, stored)
+    segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
     for q in range(near, count):
-        chunk, coder = version.chunks.holders[int(pieces[q, INDEX])], int(pieces[q, CODER])
+        watch.check()
+        number, coder = int(pieces[q, INDEX]), int(pieces[q, CODER])
+        chunk = version.chunks.holders[number]
         assert isinstance(chunk, RemoteChunk)
-        probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode)
-        more, counts = _segments(version, probe.row.reshape(1, -1), 1, klo, khi, mode, stored)
+        try:
+            probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode, damage.lost(number) if damage is not None else None)
+        except CorruptionError as e:
+            if damage is None:
+                raise
+            damage.note(number, e)
+            continue
+        more, counts = _segments(version, probe.row.reshape(1, -1), 1, klo, khi, mode, stored, watch, damage)
         more[:, 0] = q
         segments = np.concatenate([segments, more])
         longest = max(stats[LONGEST], counts[LONGEST])
         stats += counts
         stats[LONGEST] = longest
     read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
+    if damage is not None:
+        segments = damage.cut(pieces, segments)
+        rows, doubtful = int(segments[:, 2].sum()), int(segments[:, 3].sum())
     return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, nulls + count - near, near)
 
 
 def _segments(
-    version: Version, pieces: Matrix, count: int, klo: Matrix, khi: Matrix, mode: int, stored: StoredColumns
+    version: Version,
+    pieces: Matrix,
+    count: int,
+    klo: Matrix,
+    khi: Matrix,
+    mode: int,
+    stored: StoredColumns,
+    watch: Watch,
+    damage: Damage | None,
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
     """Scan some pieces and verify the blocks that this touches. Returns the segments and what was counted."""
     room, todo = _scratch.segments, _scratch.todo
@@ -153,7 +191,7 @@ def _segments(
         stats[:] = 0
         n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
     if stats[PENDING]:
-        verify(version, pieces, todo[: stats[PENDING]])
+        verify(version, pieces, todo[: stats[PENDING]], watch, damage)
     return room[:n].copy(), stats
 
 
@@ -184,10 +222,17 @@ def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
     row[SOURCE:T1], row[T1] = kept
 
 
-def verify(version: Version, pieces: Matrix, todo: Any) -> None:
-    """Check the blocks a query touches for the first time; raises CorruptionError."""
+def verify(version: Version, pieces: Matrix, todo: Any, watch: Watch, damage: Damage | None) -> None:
+    """Check the blocks a query touches for the first time; raises CorruptionError, or notes what is damaged."""
     for piece, column, block in todo.tolist():
-        version.chunks.holders[int(pieces[piece, INDEX])].verify(column, block)  # only chunks have anything to verify
+        watch.check()
+        number = int(pieces[piece, INDEX])
+        try:
+            version.chunks.holders[number].verify(column, block)  # only chunks have anything to verify
+        except CorruptionError as e:
+            if damage is None:
+                raise
+            damage.note(number, e)
 
 
 def _cut_masked(masks: list[MaskRecord], pieces: Matrix, count: int) -> tuple[Matrix, int]:

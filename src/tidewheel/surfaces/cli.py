@@ -6,6 +6,7 @@ Nothing heavy is imported here: `tidewheel --help` answers at once, and each com
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         options = parser.parse_args(argv)
+        if not getattr(options, "warehouse", True):
+            parser.error("which warehouse? Give -w PATH, or set TIDEWHEEL_WAREHOUSE")
     except SystemExit as stop:  # argparse has already said why
         return stop.code if isinstance(stop.code, int) else 2
     if options.version:
@@ -27,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return _demo(options)
+        return {"demo": _demo, "check": _check, "backup": _backup, "restore": _restore, "torture": _torture}[options.command](options)
     except KeyboardInterrupt:
         print("tidewheel: interrupted", file=sys.stderr)
         return 1
@@ -57,13 +60,99 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--rows-per-second", type=_count, default=200_000, metavar="N", help="how fast to insert (default: 200000)")
     demo.add_argument("--keep", type=Path, metavar="DIR", help="make the warehouse in DIR and keep it (default: a temporary folder)")
     demo.add_argument("--seed", type=_seed, default=1, metavar="N", help="another number, another fleet (default: 1)")
+    _add_care(commands, shared)
+    _add_torture(commands, shared)
     return parser
+
+
+def _add_care(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    """The commands that keep a warehouse whole."""
+    which = argparse.ArgumentParser(add_help=False)
+    named = os.environ.get("TIDEWHEEL_WAREHOUSE")
+    which.add_argument(
+        "-w", "--warehouse", type=Path, metavar="PATH", default=named and Path(named), help="the folder (default: $TIDEWHEEL_WAREHOUSE)"
+    )
+    check = commands.add_parser(
+        "check",
+        parents=[shared, which],
+        help="read all of a warehouse and say what is damaged",
+        description="Read all of a warehouse that nobody has open, and say what is damaged and what to do. Nothing is changed. "
+        "Exit code 0: all is well; 1: there are problems.",
+    )
+    check.add_argument("--repair", action="store_true", help="move files that no table knows into quarantine/; nothing is deleted")
+    check.add_argument("--format", choices=("table", "json"), default="table", help="how to print the report (default: table)")
+    backup = commands.add_parser(
+        "backup",
+        parents=[shared, which],
+        help="back a warehouse up into a folder",
+        description="Back a warehouse up into a folder that is empty, or that has an earlier backup of it: then only what is new is added.",
+    )
+    backup.add_argument("folder", type=Path, metavar="DIR", help="the folder of the backup")
+    backup.add_argument("--verify", choices=("all", "new"), default="all", help="which files of the backup to read (default: all)")
+    restore = commands.add_parser(
+        "restore",
+        parents=[shared],
+        help="make a warehouse of a backup",
+        description="Make a warehouse of a backup; every byte is compared with what was backed up.",
+    )
+    restore.add_argument("folder", type=Path, metavar="DIR", help="the folder of the backup")
+    restore.add_argument("root", type=Path, metavar="ROOT", help="the folder of the new warehouse: missing or empty")
+
+
+def _add_torture(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    """The crash test that users run on their own machine."""
+    torture = commands.add_parser(
+        "torture",
+        parents=[shared],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        help="kill an ingest again and again, and prove that nothing it acknowledged is lost",
+        description="Kill an ingest with SIGKILL again and again, at random moments. After every restart all rows are read and\n"
+        "compared with what was acknowledged. Ctrl-C ends it early, with the proof. Exit code 0: nothing is wrong; 1: something is.",
+        epilog="example:\n  tidewheel torture --seconds 60 --durability fsync --servers 2 --seed 7",
+    )
+    torture.add_argument("--seconds", type=_seconds, default=60.0, metavar="N", help="how long to go on (default: 60)")
+    torture.add_argument("--kills", type=_count, default=sys.maxsize, metavar="N", help="end after so many kills")
+    torture.add_argument("--seed", type=_seed, default=1, metavar="N", help="another number, other rows and kills (default: 1)")
+    torture.add_argument(
+        "--durability", choices=("process", "fsync", "memory"), default="process",
+        help="what to prove (default: process); memory promises nothing, and shows that loss is found",
+    )  # fmt: skip
+    torture.add_argument("--streams", type=_few, default=3, metavar="N", help="threads that insert (default: 3)")
+    torture.add_argument("--servers", type=_few, default=1, metavar="N", help="indexing servers (default: 1)")
+    torture.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR, and keep the last warehouse and its journal there")
 
 
 def _demo(options: argparse.Namespace) -> int:
     from tidewheel.surfaces import demo
 
     return demo.run(demo.Request(options.seconds, options.rows_per_second, options.keep, options.seed))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from tidewheel.surfaces import care
+
+    return care.check(options.warehouse, options.repair, options.format)
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from tidewheel.surfaces import care
+
+    return care.backup(options.warehouse, options.folder, options.verify)
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from tidewheel.surfaces import care
+
+    return care.restore(options.folder, options.root)
+
+
+def _torture(options: argparse.Namespace) -> int:
+    from tidewheel.surfaces.torture import command, drive
+
+    request = drive.Request(
+        options.seconds, options.kills, options.seed, options.durability, options.streams, options.servers, options.keep
+    )  # fmt: skip
+    return command.run(request)
 
 
 def _version() -> str:
@@ -91,6 +180,13 @@ def _count(text: str) -> int:
     if not 1 <= value < 1e12 or value != int(value):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
     return int(value)
+
+
+def _few(text: str) -> int:
+    value = _count(text)
+    if value > 64:
+        raise argparse.ArgumentTypeError(f"must be at most 64, not {text!r}")
+    return value
 
 
 def _seed(text: str) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
-from collections.abc import Iterator
+import time
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,12 +16,15 @@ from tidewheel.chunk import names
 from tidewheel.engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk
 
+PATIENCE = 10.0
+"""Seconds after which a thread that does not end counts as hung."""
 
-def abandon(engine: LocalEngine) -> None:
+
+def abandon(engine: LocalEngine, callers: Sequence[threading.Thread] = ()) -> None:
     """Stop using a warehouse without flushing, releasing or tidying anything; the next open in this process finds it unowned.
 
-    Its disk should have crashed, or its threads may finish what they are at. Calls that other threads have under way end
-    with an error.
+    Its disk should have crashed, or its threads may finish what they are at. `callers` are threads that may be inside a
+    call: that call ends with an error, and they are waited for.
     """
     disk = engine.files.disk
     if isinstance(disk, FaultyDisk):
@@ -27,13 +33,7 @@ def abandon(engine: LocalEngine) -> None:
         if engines._registry.get(engine.root) is engine:
             del engines._registry[engine.root]
     engine._closed = engine._closing = True
-    for table in list(engine._tables.values()):
-        publisher = table.publisher
-        with publisher.lock:  # whoever waits for room or for a flush would wait for ever
-            publisher.closed, publisher.dropped = "the process died", True
-            publisher.jobs.clear()
-            publisher.flushed.notify_all()
-    _stop_threads(engine)
+    _stop_threads(engine, callers)
     if engine._ranges is not None:
         engine._ranges.close()
     with _left_as_it_is(engine.root / names.CATALOG):
@@ -43,18 +43,36 @@ def abandon(engine: LocalEngine) -> None:
         disk.let_go()
 
 
-def _stop_threads(engine: LocalEngine) -> None:
+def _stop_threads(engine: LocalEngine, callers: Sequence[threading.Thread]) -> None:
+    """Whoever waits for a thread that died would wait for ever: for room, for a flush, for a commit, for a place in the queue."""
     flusher = engine.flusher
     flusher._stop = True
-    while any(thread.is_alive() for thread in flusher._threads):
+    threads = [*flusher._threads, *callers]
+    give_up = time.monotonic() + PATIENCE
+    while any(thread.is_alive() for thread in threads):
+        assert time.monotonic() < give_up, f"these threads do not end:\n{stacks(threads)}"
+        for table in list(engine._tables.values()):
+            publisher = table.publisher
+            with publisher.lock:
+                publisher.closed, publisher.dropped = "the process died", True
+                publisher.jobs.clear()
+                publisher.flushed.notify_all()
         flusher.wake()
-        with suppress(queue.Empty):  # a thread that hands on what it wrote may find nobody there to take it
+        with suppress(queue.Empty):
             while True:
-                flusher._written.get_nowait()
+                written = flusher._written.get_nowait()
+                if written is not None and written.done is not None:
+                    written.done.set_exception(Crashed())
         with suppress(queue.Full):
             flusher._written.put_nowait(None)
-        for thread in flusher._threads:
+        for thread in threads:
             thread.join(0.002)
+
+
+def stacks(threads: Sequence[threading.Thread]) -> str:
+    """Where these threads are, for a message."""
+    frames = sys._current_frames()
+    return "\n".join(f"{t.name}\n{''.join(traceback.format_stack(frames[t.ident]))}" for t in threads if t.ident in frames)
 
 
 @contextmanager

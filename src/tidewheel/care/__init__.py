@@ -1,0 +1,1 @@
+"""What keeps a warehouse whole: check it, back it up, restore it."""

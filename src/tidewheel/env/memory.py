@@ -1,0 +1,18 @@
+"""How much memory there is."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux says what a container may have: new and old."""
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process can have at most: the machine's, or its container's."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CONTAINER:
+        with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            sizes.append(int(file.read()))
+    return min(sizes)

@@ -1,0 +1,169 @@
+"""Limits: what a query may take, and the watch that ends it when it takes more or is cancelled.
+
+A query is ended by an exception in the thread that reads it, between two steps. Steps are kept short; those that are not
+(sorting, DuckDB) run in a thread of their own, while the reading thread minds the clock, `cancel` and Ctrl-C. Nothing has
+to be undone: a query holds no lock between steps, and all it has is dropped with its frames.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidewheel.env.memory import machine_memory
+from tidewheel.errors import CancelledError, LimitError, QueryError
+from tidewheel.model.query import Query
+from tidewheel.settings import Settings
+
+T = TypeVar("T")
+
+NEVER = math.inf
+
+_TICK = 0.02
+"""Seconds between two looks at the clock while a long step runs."""
+
+_GRACE = 5.0
+"""Seconds that a step which was asked to end is waited for; DuckDB takes a few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query may take; infinity is no limit."""
+
+    seconds: float
+    rows: float
+    bytes: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """The limits of queries that name none."""
+        size = NEVER if settings.query_bytes is None else settings.query_bytes
+        return cls(
+            seconds=NEVER if settings.query_seconds is None else settings.query_seconds,
+            rows=NEVER if settings.query_rows is None else settings.query_rows,
+            bytes=size * machine_memory() if size <= 1 else size,
+        )
+
+    def asked_by(self, query: Query) -> Limits:
+        """With the limits that a query names itself."""
+        named = {"seconds": ("timeout", query.timeout), "rows": ("max_rows", query.max_rows), "bytes": ("max_bytes", query.max_bytes)}
+        return replace(self, **{limit: _number(name, value) for limit, (name, value) in named.items() if value is not None})
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        unit = {"timeout": "seconds", "max_rows": "rows", "max_bytes": "bytes"}[name]
+        raise QueryError(f"{name} is a number of {unit}, not {value!r}")
+    return value
+
+
+class Cancellable(Protocol):
+    cancelled: bool
+
+
+class Watch:
+    """Guards one reading of a result, in one thread."""
+
+    __slots__ = ("_deadline", "_of", "held", "limits")
+
+    def __init__(self, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
+        """`spent`: seconds of the limit that are used up already."""
+        self.limits = limits
+        self.held = 0
+        """Bytes that it holds in memory now."""
+        self._of = of
+        self._deadline = NEVER if limits.seconds == NEVER else perf_counter() + limits.seconds - spent
+
+    def check(self) -> None:
+        """Between two steps: raises if the query was cancelled or its time is up."""
+        if self._of.cancelled:
+            raise CancelledError("the query was cancelled; ask again for the rest of its answer")
+        if self._deadline != NEVER and perf_counter() > self._deadline:
+            raise LimitError(
+                f"the query took longer than its timeout of {self.limits.seconds:g} s; narrow it, or give it more time with timeout= "
+                "(for all queries: Settings.query_seconds)"
+            )
+
+    def take(self, size: int) -> None:
+        """Before so many bytes are allocated: raises if that is more than the query may hold."""
+        self.held += size
+        if self.held > self.limits.bytes:
+            raise LimitError(
+                f"the query needs more than {shown(self.limits.bytes)} of memory at once, its max_bytes; iterate over the result instead "
+                "of taking it whole, ask for fewer rows or columns, or raise max_bytes= (for all queries: Settings.query_bytes)"
+            )
+
+    def count(self, rows: int) -> None:
+        """So many rows are returned in all: raises if these are too many."""
+        if rows > self.limits.rows:
+            raise LimitError(
+                f"the query returns more than {self.limits.rows:,.0f} rows, its max_rows; narrow it, say limit= if some are enough, "
+                "or raise max_rows= (for all queries: Settings.query_rows)"
+            )
+
+    def apart(self, work: Callable[[], T], interrupt: Callable[[], None] | None = None) -> T:
+        """Do a long step in a thread of its own. `interrupt` asks it to end before its time, as often as it takes.
+
+        A step that cannot be asked is left to itself when the query ends: what it makes is dropped as soon as it is made.
+        """
+        self.check()
+        step = _Step(work)
+        try:
+            step.start()
+            while not step.over.wait(min(_TICK, max(0.0, self._deadline - perf_counter()))):
+                self.check()
+            return step.outcome()
+        except BaseException:
+            step.unwanted = True
+            give_up = perf_counter() + _GRACE
+            while interrupt is not None and step.begun and not step.over.wait(_TICK / 4) and perf_counter() < give_up:
+                interrupt()
+            raise
+
+
+class _Step(threading.Thread, Generic[T]):
+    """A thread that does one thing and keeps what came of it, once."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__(name="tidewheel-step", daemon=True)
+        self._work: Callable[[], T] | None = work
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self.over = threading.Event()
+        self.begun = False
+        self.unwanted = False
+        """Whoever wanted it was interrupted, perhaps before it had begun."""
+
+    def run(self) -> None:
+        work, self._work = self._work, None
+        self.begun = True
+        try:
+            if work is not None and not self.unwanted:
+                self._result.append(work())
+        except BaseException as e:
+            self._error = e
+        finally:
+            del work
+            self.over.set()
+
+    def outcome(self) -> T:
+        # handed over, not kept: an error that is reached from its own traceback would stay, and all its frames with it
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result.pop()
+        finally:
+            del error
+
+
+def shown(size: float) -> str:
+    """A number of bytes as people say it."""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:g} bytes"

@@ -1,0 +1,53 @@
+"""A catalog whose writes are operations of a `FaultyDisk`: the process can die before or after each, and each can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tidewheel.catalog.engine import sqlite_engine
+from tidewheel.catalog.sql import SqlCatalog
+from tidewheel.env.faults import CRASHES, Fault, FaultyDisk
+from tidewheel.errors import StorageError
+from tidewheel.model.records import ChunkRecord, Commit, Lease, TableRecord
+from tidewheel.model.schema import TableSpec
+
+T = TypeVar("T")
+
+CATALOG_FAULTS = {kind: (*CRASHES, Fault.FAIL) for kind in ("commit", "create_table", "drop_table", "acquire", "release")}
+
+_compiled: dict[str, Any] = {}
+
+
+class FaultyCatalog(SqlCatalog):
+    """The real one, but for what its disk does to it. A write that fails has changed nothing."""
+
+    def __init__(self, path: Path, disk: FaultyDisk) -> None:
+        self._disk = disk
+        engine = sqlite_engine(path)
+        # thousands of catalogs are opened in a test: let them compile each statement once
+        _compiled.setdefault("dialect", engine.dialect)
+        engine.dialect, engine._compiled_cache = _compiled["dialect"], _compiled.setdefault("cache", engine._compiled_cache)
+        super().__init__(engine, str(path))
+
+    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
+        return self._operation("create_table", lambda: super(FaultyCatalog, self).create_table(spec, epoch))
+
+    def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
+        return self._operation("drop_table", lambda: super(FaultyCatalog, self).drop_table(name, epoch))
+
+    def commit(self, commit: Commit) -> None:
+        return self._operation("commit", lambda: super(FaultyCatalog, self).commit(commit))
+
+    def acquire(self, pid: int, host: str, now: float) -> Lease:
+        return self._operation("acquire", lambda: super(FaultyCatalog, self).acquire(pid, host, now))
+
+    def release(self, epoch: int) -> None:
+        return self._operation("release", lambda: super(FaultyCatalog, self).release(epoch))
+
+    def _operation(self, kind: str, act: Callable[[], T]) -> T:
+        try:
+            return self._disk.operation(kind, act)
+        except OSError as e:
+            raise StorageError(f"could not write the catalog {self.where}: {e}. What to do: check its disk, then try again") from e
