@@ -245,6 +245,24 @@ class TestSegments:
             assert numbers(wh.table("t")) == [*range(400), *range(600, 1000)]
             assert "missing" in wh.recovery.tables[0].damage[0]
 
+    def test_one_that_could_not_be_removed_explains_a_gap(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(logs, "SEGMENT_BYTES", 4096)
+        wh = opened(tmp_path)
+        table = wh.create_table("t", FIXED, time="ts", key="k")
+        for n in range(0, 600, 100):
+            table.insert(fixed(n, n + 100))
+        first = segments(tmp_path)[0]
+        kept = first.read_bytes()
+        table.flush()
+        while segments(tmp_path):
+            time.sleep(0.01)
+        table.insert(fixed(600, 700))
+        crash(wh)
+        first.write_bytes(kept)
+        with tw.open(tmp_path) as wh:
+            assert numbers(wh.table("t")) == list(range(700))
+            assert wh.recovery.rows == 100
+
     @pytest.mark.parametrize("boot", ["same", "another"])
     def test_damage_in_the_middle(self, tmp_path: Path, boot: str) -> None:
         class Restarted(Disk):

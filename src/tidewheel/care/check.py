@@ -205,7 +205,7 @@ class _Look:
 
     def logs(self, picture: _Picture) -> None:
         for log in picture.logs:
-            found = log.look()
+            found = log.look(self.house.catalog.coverage(log.table.id))
             self.segments += found.segments
             self.rows_seen += found.rows
             for damage in found.damage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,9 +11,9 @@ import pyarrow as pa
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import TidewheelError
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import TableRecord
+from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log import fixed_widths
-from tidewheel.write.log_reader import read_log, segment_names
+from tidewheel.write.log_reader import Covered, read_log, segment_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,14 @@ class HeldLog(LocalFiles):
             os.close(descriptor)
         self._open = {}
 
-    def look(self) -> LogLook:
-        """Read all of it. What a crash may leave at the end of a log is no damage; what else is wrong is told in words."""
+    def look(self, coverage: Iterable[Coverage]) -> LogLook:
+        """Read all of it; `coverage` is what chunks have of it.
+
+        What a crash may leave at the end of a log is no damage; what else is wrong is told in words.
+        """
         segments = len(self._open)
         try:
-            found = read_log(self, self.table, fixed_widths(Shape(self.table.spec)) or (), skip=True)
+            found = read_log(self, self.table, fixed_widths(Shape(self.table.spec)) or (), Covered(coverage), skip=True)
         except (TidewheelError, OSError) as e:
             return LogLook(segments, 0, (str(e),))
         rows = sum(record.rows for batch in found.batches for record in batch)

@@ -69,6 +69,8 @@ class Log:
         self._lock = threading.Condition()
         """Guards everything below; held while bytes are handed to the system, never while a sync is waited for."""
         self._number = 0
+        self._placed = False
+        """The folder is made, and as durable as was promised."""
         self._at = (0, 0)
         """Sequence number of the next record, and where in the last segment it goes. One assignment: an interrupt cannot divide it."""
         self._synced = 0
@@ -143,7 +145,7 @@ class Log:
                 return last
             self._retire(last)
         folder = names.log_folder(self._table.id)
-        if not self._number:
+        if not self._placed:
             self._files.make_folder(folder)
         self._number += 1
         name = names.segment_file(self._table.id, self._epoch, self._number)
@@ -152,12 +154,13 @@ class Log:
         file = self._files.append(name, head)
         if self._durable:
             try:
-                for parent in (folder, names.LOGS, "") if self._number == 1 else (folder,):
+                for parent in (folder,) if self._placed else (folder, names.LOGS, ""):
                     self._files.sync_folder(parent)
             except StorageError:
                 file.close()
                 self._files.remove(name)
                 raise
+        self._placed = True
         segment = _Segment(name, 0, file)
         self._unsynced.append(segment)
         self._segments.append(segment)

@@ -5,7 +5,7 @@ The rules are those of docs/log-format.md: a record is cut off where a crash exp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import CorruptionError, FormatError
-from tidewheel.model.records import TableRecord
-from tidewheel.write.log_format import Damage, Record, Segment, read_record, read_segment, records_behind
+from tidewheel.model.records import Coverage, TableRecord
+from tidewheel.write.log_format import Damage, Record, Segment, lane_of, read_record, read_segment, records_behind
 
 Batch = tuple[Record, ...]
 """The records of one accepted batch; nearly always one."""
@@ -55,7 +55,23 @@ def segment_names(files: LocalFiles, table_id: int) -> list[str]:
     return [file for at, file in sorted((at, file) for at, file in found if at is not None)]
 
 
-def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], skip: bool = False) -> LogContents:
+class Covered:
+    """Which records' rows are in chunks, so that nothing is lost with them."""
+
+    def __init__(self, coverage: Iterable[Coverage]) -> None:
+        self._lanes: dict[int, list[tuple[int, int]]] = {}
+        for chunk in coverage:
+            self._lanes.setdefault(lane_of(chunk.server, chunk.late), []).append((chunk.generation_lo, chunk.generation_hi))
+
+    def lane(self, lane: int, generation: int) -> bool:
+        """Whether the rows of a lane that came with a generation are."""
+        return any(lo <= generation <= hi for lo, hi in self._lanes.get(lane, ()))
+
+    def whole(self, record: Record) -> bool:
+        return all(self.lane(lane, record.generation) for lane in record.lane_numbers())
+
+
+def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], covered: Covered, skip: bool = False) -> LogContents:
     """Everything in a table's log. Raises CorruptionError where no crash explains what is missing, unless told to skip it."""
     contents = LogContents()
     boot = files.disk.boot()
@@ -70,7 +86,7 @@ def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], skip:
         found.append(_Found(name, buffer, segment))
         contents.bytes += buffer.size
     for _, group in groupby(found, key=lambda f: names.segment_of(f.name)[1]):  # type: ignore[index]
-        _Reader(files, widths, boot, skip, contents).read(list(group))
+        _Reader(files, widths, boot, covered, skip, contents).read(list(group))
     last = 0
     for one in found:
         last = max(last, max((r.generation for r in one.segment.records), default=0))
@@ -81,16 +97,18 @@ def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], skip:
 class _Reader:
     """Reads the segments of one owner."""
 
-    def __init__(self, files: LocalFiles, widths: Sequence[int], boot: str, skip: bool, contents: LogContents) -> None:
+    def __init__(self, files: LocalFiles, widths: Sequence[int], boot: str, covered: Covered, skip: bool, contents: LogContents) -> None:
         self.files = files
         self.widths = widths
         self.boot = boot
+        self.covered = covered
         self.skip = skip
         self.contents = contents
         self.expected: int | None = None
         self.group: list[Record] = []
 
     def read(self, found: list[_Found]) -> None:
+        seen: list[Record] = []
         for i, one in enumerate(found):
             segment, later = one.segment, found[i + 1 :]
             if segment.head is None:
@@ -100,10 +118,13 @@ class _Reader:
                 continue
             if self.expected is not None and segment.head.first != self.expected:
                 torn = segment.head.torn
-                if torn is None or torn > self.expected:
+                # a segment that was removed may come back if the machine stops; then all its rows are in chunks, and so are those behind it
+                trimmed = all(self.covered.whole(record) for record in seen)
+                if (torn is None or torn > self.expected) and not trimmed:
                     self._corrupt(one.name, 0, f"records {self.expected} to {segment.head.first - 1} before it are missing")
                 self.group = []
             self._take(segment.records)
+            seen += segment.records
             self.expected = segment.head.first + len(segment.records)
             if segment.damage is not None and not self._goes_on(one, segment.damage, later):
                 return

@@ -6,7 +6,7 @@ when their rows are in chunks. So nothing here changes anything on disk, and a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,8 @@ from tidewheel.index.tree import Tree
 from tidewheel.model.records import Coverage, Lease, PackageRecord
 from tidewheel.write import log_reader
 from tidewheel.write.log import fixed_widths, package_of
-from tidewheel.write.log_format import Record, batch_of, lane_of
-from tidewheel.write.log_reader import LogContents, read_log
+from tidewheel.write.log_format import Record, batch_of
+from tidewheel.write.log_reader import Covered, LogContents, read_log
 from tidewheel.write.publish import FlushJob, Publisher
 
 Step = Callable[[int], None]
@@ -87,10 +87,11 @@ class Recovery:
 
 def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step) -> TableRecovery | None:
     """Replay a table's log. Called once, before the table is used; None if there is no log."""
-    contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), skip_damage)
+    covered = Covered(coverage)
+    contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), covered, skip_damage)
     if not contents.segments:
         return None
-    replay = _Replay(publisher, coverage)
+    replay = _Replay(publisher, covered)
     for batch in contents.batches:
         replay.take(batch)
         step(batch[-1].end - batch[0].offset)
@@ -109,16 +110,14 @@ def log_bytes(files: LocalFiles, table_id: int) -> int:
 class _Replay:
     """Builds the trees that the dead owner had."""
 
-    def __init__(self, publisher: Publisher, coverage: Iterable[Coverage]) -> None:
+    def __init__(self, publisher: Publisher, covered: Covered) -> None:
         self.publisher = publisher
         self.jobs: list[FlushJob] = []
         self.newest = publisher.version.generation
         self.batches = self.rows = 0
         self.packages: list[str] = []
         self._widths = fixed_widths(publisher.shape) or ()
-        self._covered: dict[int, list[tuple[int, int]]] = {}
-        for chunk in coverage:
-            self._covered.setdefault(lane_of(chunk.server, chunk.late), []).append((chunk.generation_lo, chunk.generation_hi))
+        self._covered = covered
         self._masks = sorted(mask.generation for mask in publisher.version.masks)
         self._trees: dict[int, Tree] = {}
         self._last = 0
@@ -133,7 +132,7 @@ class _Replay:
         touched: dict[int, Tree] = {}
         for record in batch:
             for lane in record.lane_numbers():
-                if not self._is_covered(lane, generation):
+                if not self._covered.lane(lane, generation):
                     self._replay(record, lane, touched)
         if not touched:
             return
@@ -144,9 +143,6 @@ class _Replay:
             self.publisher.settle(tree)
         if any(tree.bytes >= self.publisher.settings.chunk_bytes for tree in touched.values()):
             self.seal()
-
-    def _is_covered(self, lane: int, generation: int) -> bool:
-        return any(lo <= generation <= hi for lo, hi in self._covered.get(lane, ()))
 
     def _replay(self, record: Record, lane: int, touched: dict[int, Tree]) -> None:
         publisher = self.publisher
