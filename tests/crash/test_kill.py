@@ -39,7 +39,7 @@ def torture(folder: Path, request: Request) -> Progress:
 
 @pytest.mark.parametrize(("durability", "servers"), [("process", 1), ("process", 3), ("fsync", 2)])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, durability: str, servers: int) -> None:
-    kills = 105 if SOAK else 4
+    kills = 105 if SOAK else 5
     progress = torture(tmp_path, Request(FOREVER, kills, SEED + servers, durability, servers=servers))
     assert progress.whole, "\n".join((*progress.proof.notes, *progress.errors))
     assert progress.kills == kills and progress.proofs > kills // 3

@@ -154,10 +154,10 @@ def soak(root: Path, seconds: float) -> list[int]:
         if soak.failures:
             raise soak.failures[0]
         soak.let_go()
-        gc.collect()
         soak.table.flush()
         rows, chunks = soak.table.rows, soak.table.state().chunks
         print(f"{soak.inserted:,} rows, {soak.tables} tables, {soak.answers:,} answers, {soak.abandoned:,} abandoned")
+    gc.collect()  # files of dropped tables go when the last version that has them goes
     files = [path.name for path in root.rglob("*") if path.is_file()]
     assert len([name for name in files if name.endswith(".arrow")]) == chunks, "files of dropped tables are left, or files nobody knows"
     assert not [name for name in files if name.endswith(".tmp")]

@@ -99,6 +99,7 @@ class World:
                     raise
         assert self._engine is not None
         self._wh = tw.Warehouse(self._engine)
+        self._settle()
 
     @property
     def warehouse(self) -> tw.Warehouse:
@@ -119,7 +120,7 @@ class World:
         data = arrow(rows).to_pylist() if bad else arrow(rows)
         data = [*data, *({**data[0], "k": None} for _ in range(bad))] if bad else data
         for _ in range(3):
-            entry.calls += 1
+            entry.calls, entry.refused = entry.calls + 1, False
             try:
                 self._do(lambda: self.table.insert(data, package=package, on_bad="reject" if bad else "error"))
                 entry.acked, entry.refused = True, False
@@ -137,11 +138,11 @@ class World:
     def replace(self, rows: list[Row], first: int, last: int) -> None:
         entry = self.book.begin(Entry(rows, interval=(first, last)))
         for _ in range(3):
-            entry.calls += 1
+            entry.calls, entry.refused = entry.calls + 1, False
             try:
                 self._do(lambda: self.table.replace(arrow(rows), time=entry.interval))
                 entry.acked, entry.flushed, entry.refused = True, True, False
-                return
+                return self._settle()
             except tw.StorageError:
                 self._do(lambda: None)
                 entry.refused = True
@@ -152,8 +153,14 @@ class World:
         self._insist(self.table.flush)
         for entry in entries:
             entry.flushed = True
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until what is sealed is committed and the log trimmed: then every run has the same operations."""
         assert self._engine is not None
-        with self._engine.flusher._committing:  # the log is trimmed by now: the same operations in every run
+        while any(table.publisher.jobs for table in self._engine._tables.values()):
+            self._do(lambda: time.sleep(0.0005))
+        with self._engine.flusher._committing:
             pass
 
     def look(self) -> None:

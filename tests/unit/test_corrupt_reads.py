@@ -133,10 +133,6 @@ WHOLE = ["head", "foot", "missing", "cut", "empty"]
 NAMED = {"nulls": "speed", "text": "kind"}
 
 
-def count(result: tw.Result) -> int:
-    return len(result)
-
-
 READERS: dict[str, Callable[[tw.Table], Any]] = {
     "whole": lambda t: t.query().to_arrow(),
     "iterated": lambda t: list(t.query()),
@@ -160,7 +156,7 @@ def test_no_way_to_read_gives_a_partial_answer(root: Path, opened: Callable[[], 
     block = 0 if what == "tags" or what == "colour" else 1
     said = rf"{chunk.path.name}: block {block} of column '{NAMED.get(what, what)}' is damaged" if what in BLOCKS else chunk.path.name
     for name, read in READERS.items():
-        if what in ("tags", "colour") and name == "where" and what == "colour":
+        if what == "colour" and name == "where":
             continue  # it does not read this column
         with pytest.raises(tw.CorruptionError, match=said) as error:
             read(table)
@@ -176,7 +172,7 @@ def test_what_does_not_touch_the_damage_is_answered(root: Path, opened: Callable
     assert len(table.query()) == table.rows == 2 * N + FRESH  # counted in the frame
     assert numbers(table.query(time=(N * SECOND, None))) == list(range(N, 2 * N + FRESH))
     assert numbers(table.query(columns=["n"])) == list(range(2 * N + FRESH))
-    assert len(table.insert(rows(0, 5)).__class__.__name__) == 3  # and the table goes on
+    table.insert(rows(0, 5))  # and the table goes on
     table.flush()
     assert table.rows == 2 * N + FRESH + 5
 
@@ -207,8 +203,9 @@ class TestSkip:
         assert (stats.corrupt_chunks, stats.corrupt_blocks) == ((1, 0) if whole else (0, 1))
         with pytest.warns(tw.CorruptionWarning):
             assert numbers(pa.Table.from_batches(list(table.query(on_corrupt="skip")))) == want
+        column = "id" if what in WHOLE else NAMED.get(what, what)
         with pytest.warns(tw.CorruptionWarning):
-            ordered = table.query(on_corrupt="skip", order_by="n", limit=100, columns=["n", NAMED.get(what, what) if not whole else "id"])
+            ordered = table.query(on_corrupt="skip", order_by="n", limit=100, columns=["n", column])
         assert numbers(ordered) == want[:100]
         if what in BLOCKS:
             with warnings.catch_warnings():
@@ -226,9 +223,8 @@ class TestSkip:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", tw.CorruptionWarning)
                 result = table.query(key=(lo, hi), time=(t0 * SECOND, t1 * SECOND), on_corrupt="skip")
-            assert numbers(result) == [n for n in want if lo <= n % 1000 <= hi and t0 <= n <= t1] or result.stats.rows_left_out == 0
-            full = [n for n in range(2 * N + FRESH) if lo <= n % 1000 <= hi and t0 <= n <= t1]
-            assert len(full) - len(result) <= result.stats.rows_left_out
+            there = want if result.stats.rows_left_out else range(2 * N + FRESH)
+            assert numbers(result) == [n for n in there if lo <= n % 1000 <= hi and t0 <= n <= t1]
 
     def test_all_of_it(self, root: Path, opened: Callable[[], tw.Table]) -> None:
         for path in root.rglob("*.arrow"):
@@ -265,6 +261,7 @@ def test_random_damage_and_random_questions(template: Path, tmp_path: Path) -> N
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
+    everything = rows(0, 2 * N)
     for number in range(examples(12)):
         root = tmp_path / str(number)
         shutil.copytree(template, root)
@@ -293,5 +290,5 @@ def test_random_damage_and_random_questions(template: Path, tmp_path: Path) -> N
                 assert found <= full and len(found) == got.num_rows
                 assert full - found <= may_lack, (lo, hi, t0, t1, touched)
                 assert len(full - found) <= result.stats.rows_left_out
-                right = rows(0, 2 * N).take(pa.array(got["n"].to_pylist(), pa.int64())).select(columns)
+                right = everything.take(pa.array(got["n"].to_pylist(), pa.int64())).select(columns)
                 assert got.to_pylist() == right.to_pylist()

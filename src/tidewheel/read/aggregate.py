@@ -55,6 +55,8 @@ class Aggregation:
             try:
                 for batch in batches:
                     yield batch.select(self.reads)
+            except GeneratorExit:  # nobody wants more
+                raise
             except BaseException as e:  # DuckDB would wrap it into an error of its own
                 failure.append(e)
                 raise

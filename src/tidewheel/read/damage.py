@@ -44,15 +44,19 @@ class Damage:
 
     def note(self, number: int, e: CorruptionError) -> None:
         """Take down what an error says about a chunk."""
-        self.grown = True
         if e.rows is None:
+            self.grown |= number not in self._whole
             self._whole.add(number)
             return
+        blocks = self._blocks.setdefault(number, set())
+        if str(e) in blocks:  # a mapped chunk is scanned as it is, each time the query is planned
+            return
+        self.grown = True
+        blocks.add(str(e))
         starts = _starts(self._chunks[number])
         touched: Marks = (starts[:-1] < e.rows[1]) & (starts[1:] > e.rows[0])
         known = self._leaves.get(number)
         self._leaves[number] = touched if known is None else known | touched
-        self._blocks.setdefault(number, set()).add(str(e))
 
     def sift(self, pieces: Matrix, count: int) -> int:
         """Keep the first `count` pieces but for chunks that cannot be opened; returns how many these are."""

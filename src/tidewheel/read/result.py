@@ -216,7 +216,8 @@ class Result:
             watch.check()
             if where is not None:
                 batch = _keep(batch, where)
-                watch.held = held + batch.nbytes
+                watch.held = held
+                watch.take(batch.nbytes)
             if batch.num_rows:
                 yield batch
             if kept_by_caller:

@@ -1,0 +1,174 @@
+"""Ctrl-C at any point of a query: no lock stays held, nothing stays pinned, and the next query is right.
+
+Python raises KeyboardInterrupt where it looks for signals: when a function begins, behind a call, and at the end of each
+turn of a loop. A trace function does the same here, at points of our code that are drawn from all those that a query
+passes; the seed is printed.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import os
+import random
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs
+import pytest
+
+import tidewheel as tw
+from tests.conftest import examples
+from tidewheel.chunk.cache import LeafCache
+from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.env.remote import RangeFiles
+from tidewheel.index.version import ChunkSet, Version
+from tidewheel.local_table import LocalTable
+from tidewheel.model.query import Query
+from tidewheel.read.result import Result
+
+OURS = os.path.dirname(tw.__file__) + os.sep
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
+N = 2000
+
+
+LOOKS = {dis.opmap[name] for name in ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD") if name in dis.opmap}
+"""Instructions after which Python looks for signals."""
+
+
+class Interrupt:
+    """Runs something and raises KeyboardInterrupt at the n-th point where Python would; counts them if there are fewer."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.seen = 0
+        self.where = ""
+        self._last: dict[FrameType, int] = {}
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        try:
+            return work()
+        finally:
+            sys.settrace(before)
+            self._last.clear()
+
+    def _call(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "return":
+            self._last.pop(frame, None)
+        if event == "opcode":
+            last = self._last.get(frame)
+            self._last[frame] = frame.f_code.co_code[frame.f_lasti]
+            self.seen += last in LOOKS
+            if self.seen == self.at and last in LOOKS:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self._step
+
+
+def rows() -> pa.Table:
+    n = np.arange(N)
+    tags = pa.array([["a"] * (i % 3) for i in n], pa.list_(pa.string()))
+    return pa.table([[f"plate {i % 97:03d}" for i in n], pa.array(n, pa.timestamp("us")), n / 7, tags], schema=SCHEMA)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalTable]:
+    with tw.open(tmp_path / "wh", settings=tw.Settings(leaf_rows=32, zero_copy_rows=40, batch_rows=500)) as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="id")
+        table.insert(rows().slice(0, N // 2))
+        table.flush()
+        table.insert(rows().slice(N // 2, N))
+        yield table._local
+
+
+def mapped(local: LocalTable) -> Callable[[], Version]:
+    """Makes versions whose chunks nobody has opened yet."""
+    publisher = local.publisher
+
+    def make() -> Version:
+        old = publisher.version
+        chunks = [
+            Chunk(c.record, local.spec, publisher.shape, publisher.coders.number(c.record.prefix), local.engine.files)  # type: ignore[attr-defined]
+            for c in old.chunks
+        ]
+        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coders)
+
+    return make
+
+
+def by_range(local: LocalTable) -> Callable[[], Version]:
+    publisher = local.publisher
+    files = RangeFiles(pyarrow.fs.LocalFileSystem(), str(local.engine.files.root), threads=1)  # type: ignore[attr-defined]
+
+    def make() -> Version:
+        old, cache = publisher.version, LeafCache(1 << 20)
+        chunks = [
+            RemoteChunk(c.record, local.spec, publisher.shape, publisher.coders.number(c.record.prefix), files, cache) for c in old.chunks
+        ]
+        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coders)
+
+    return make
+
+
+class WeakVersion(Version):
+    """A version that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+QUERIES = {
+    "range": Query(key=("plate 010", "plate 020"), time=(100, 1900)),
+    "whole": Query(),
+    "ordered": Query(order_by="x desc", limit=7, columns=["id"]),
+    "function": Query(where=lambda b: np.asarray(b["x"]) > 3),
+    "skip": Query(key=("plate 010", "plate 020"), on_corrupt="skip"),
+    "where": Query(where="x > 100"),
+    "groups": Query(group_by=["id"], aggregate={"n": "count(*)"}, order_by="id"),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("stored", [mapped, by_range])
+def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable[[], Version]], query: str) -> None:
+    make = stored(local)
+
+    def read(version: Version) -> pa.Table:
+        return Result(local.coordinator, version, QUERIES[query]).to_arrow()
+
+    want = read(make())
+    whole = Interrupt(0)
+    whole.run(lambda: read(make()))
+    seed = random.randrange(2**32)
+    print(f"seed {seed}, {whole.seen} points")
+    rng = random.Random(seed)
+    gc.collect()
+    gc.disable()  # what a query lets go of must go at once
+    try:
+        for at in rng.sample(range(1, whole.seen + 1), min(whole.seen, examples(60 if query in ("where", "groups") else 150))):
+            version = make()
+            watched = weakref.ref(version)
+            interrupt = Interrupt(at)
+            try:
+                interrupt.run(lambda version=version: read(version))
+            except KeyboardInterrupt:
+                pass
+            assert read(version).equals(want), interrupt.where
+            del version
+            assert watched() is None, f"still pinned after an interrupt at {interrupt.where}"
+    finally:
+        gc.enable()
