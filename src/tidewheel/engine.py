@@ -135,8 +135,9 @@ class LocalEngine:
         for file in orphans:
             self.files.remove(file)
         kept = {folder for id_ in ids for folder in (names.table_folder(id_), names.log_folder(id_))}
-        for folder in {os.path.dirname(file) for file in orphans} - kept:
-            self.files.remove_folder(folder)
+        for folder in {*self.files.folders(names.TABLES), *self.files.folders(names.LOGS)} - kept:
+            if folder.rpartition("/")[2].isdecimal():
+                self.files.remove_folder(folder)
         return len(orphans)
 
     def _make_folders(self, table_ids: list[int]) -> None:

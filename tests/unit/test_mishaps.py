@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import shutil
 import subprocess
 import sys
@@ -266,3 +267,24 @@ def test_the_region_index_serves_text_keys_too(tmp_path: Path, monkeypatch: pyte
         assert len(table._local.publisher.version.coders) > 1 and table._local.publisher.version.chunks.index is not None
         found = table.query(key=("plate-0010", "plate-0012"), time=(1000, 1199))
         assert len(found.to_arrow()) == 6 and found.stats.regions_read <= 3
+
+
+def test_nothing_is_left_of_dropped_tables(tmp_path: Path) -> None:
+    gc.disable()  # nothing may wait for it
+    try:
+        with tw.open(tmp_path, settings=tw.Settings(chunk_bytes=1 << 16)) as wh:
+            for n in range(5):
+                table = table_of(wh, f"t{n}")
+                for start in range(0, 40_000, 4000):
+                    table.insert(some(4000, start))
+                wh.drop_table(f"t{n}")
+                del table
+            give_up = time.monotonic() + 10
+            while any((tmp_path / "tables").rglob("*.arrow*")) and time.monotonic() < give_up:
+                time.sleep(0.02)
+            assert not list((tmp_path / "tables").rglob("*.arrow*"))
+    finally:
+        gc.enable()
+    with tw.open(tmp_path):
+        assert not list((tmp_path / "tables").iterdir())
+        assert not list((tmp_path / "logs").iterdir())

@@ -153,6 +153,12 @@ class LocalFiles:
         except OSError as e:
             raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e
 
+    def folders(self, name: str) -> Sequence[str]:
+        """The names of the folders in a folder, which need not be there."""
+        with suppress(FileNotFoundError), os.scandir(self.path(name)) as entries:
+            return [f"{name}/{entry.name}" for entry in entries if entry.is_dir()]
+        return []
+
     def remove(self, name: str) -> None:
         """Remove a file that nothing points to any more, under either name. It may be gone already."""
         self._discard(self.path(name))

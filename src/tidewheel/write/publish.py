@@ -305,6 +305,7 @@ class Publisher:
         self.close(f"table {self.spec.name!r} was dropped")
         with self.lock:
             self.dropped = True
+            self.failure = None  # its traceback leads back to here: a circle would keep the dropped files until some later collection
             self.jobs.clear()
             self.flushed.notify_all()
 
@@ -345,7 +346,7 @@ class Publisher:
         with self.lock:
             if job is not None:
                 job.taken = False
-            self.failure = error
+            self.failure = None if self.dropped else error
             self.metrics.flush_failures += 1
             self.flushed.notify_all()
 
