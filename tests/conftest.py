@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -37,3 +38,11 @@ def nothing_left_behind() -> Iterator[None]:
         time.sleep(0.01)
     assert not left, f"warehouses left open: {left}"
     assert not threads, f"threads left running: {threads}"
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works: the workers of a parallel test run ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -66,9 +66,18 @@ class Entry:
         return f"{what} {self.batch} ({state})"
 
 
+@dataclass(slots=True)
+class Made:
+    """A backup: what was done before it."""
+
+    entries: list[Entry]
+    acked: bool = False
+
+
 @dataclass
 class Book:
     entries: list[Entry] = field(default_factory=list)
+    backups: list[Made] = field(default_factory=list)
     gone: list[Entry] = field(default_factory=list)
     """What was found missing, rightly: it must not come back."""
     created: bool = False
@@ -77,6 +86,10 @@ class Book:
     def begin(self, entry: Entry) -> Entry:
         self.entries.append(entry)
         return entry
+
+    def begin_backup(self) -> Made:
+        self.backups.append(Made(list(self.entries)))
+        return self.backups[-1]
 
     def open_entries(self) -> list[Entry]:
         return [e for e in self.entries if e.acked and not e.flushed]
@@ -115,6 +128,18 @@ class Book:
                 return there
             problems.append(problem)
         raise AssertionError(problems[0])
+
+    def check_backup(self, found: list[Row]) -> None:
+        """These rows are those of the last backup that was acknowledged, or of one that was begun after it."""
+        last = max((n for n, made in enumerate(self.backups) if made.acked), default=0)
+        problems = []
+        for made in self.backups[last:]:
+            try:
+                Book(made.entries).check(found, "acked")
+                return
+            except AssertionError as e:
+                problems.append(str(e))
+        raise AssertionError(f"the backup holds what no backup should: {problems}")
 
     def _fits(self, found: set[Row], replaced: set[Entry], sure: list[Entry], parts: bool) -> tuple[set[Entry], str]:
         """Whether this can be what is left if just these replacements were made."""

@@ -26,6 +26,7 @@ class World:
     def __init__(self, root: Path, settings: tw.Settings) -> None:
         self.settings = settings
         self.book = Book()
+        self.backups = root.parent / "backup"
         self.disk = FaultyDisk(root)
         self.closed = False
         """The last process closed the warehouse."""
@@ -155,6 +156,14 @@ class World:
             entry.flushed = True
         self._settle()
 
+    def backup(self) -> None:
+        made = self.book.begin_backup()
+        self._insist(lambda: self.warehouse.backup(self.backups))
+        made.acked = True
+        for entry in made.entries:
+            entry.flushed = entry.flushed or entry.acked
+        self._settle()
+
     def _settle(self) -> None:
         """Wait until what is sealed is committed and the log trimmed: then every run has the same operations."""
         assert self._engine is not None
@@ -183,6 +192,7 @@ class World:
 
     def verify(self, promise: str) -> None:
         """Open what a dead process left. What was promised is there, nothing else, nothing twice; and it works as before."""
+        self._restore()
         self.live(lambda world: world._find(promise))
         self.live(World._find_again)
 
@@ -211,6 +221,21 @@ class World:
         self.look()
         self.book.check_rejects(self.table.rejects().to_arrow().to_pylist(), "acked")
         self.close()
+
+    def _restore(self) -> None:
+        """The last backup that was acknowledged can be restored, or a later one that was complete all the same."""
+        if not self.book.backups:
+            return
+        acked = any(made.acked for made in self.book.backups)
+        restored = self.disk.root.parent / "restored"
+        try:
+            tw.restore(self.backups, restored)
+        except tw.TidewheelError:
+            assert not acked, "the backup is lost"
+            return
+        with tw.open(restored) as wh:
+            found = rows_of(wh.table("t").query().to_arrow())
+        self.book.check_backup(found)
 
     def search(self) -> None:
         """Open what a lying disk left: an error is an answer, wrong rows are none."""

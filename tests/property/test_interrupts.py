@@ -59,6 +59,7 @@ def check(table: tw.Table, acknowledged: set[int]) -> None:
     assert len(table.query()) == table.rows == sum(found.values())
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("servers", [1, 3])
 def test_a_batch_is_whole_or_not_there(tmp_path: Path, servers: int) -> None:
     seed = random.randrange(2**32)

@@ -136,7 +136,7 @@ NAMED = {"nulls": "speed", "text": "kind"}
 READERS: dict[str, Callable[[tw.Table], Any]] = {
     "whole": lambda t: t.query().to_arrow(),
     "iterated": lambda t: list(t.query()),
-    "where": lambda t: t.query(where="speed >= 0 and kind <> '' and busy is not null and id + n >= 0 and len(tags) < 9", limit=10**9).to_arrow(),
+    "where": lambda t: t.query(where="speed >= 0 and kind <> '' and busy is not null and id + n >= 0 and len(tags) < 9").to_arrow(),
     "function": lambda t: t.query(where=lambda b: pc.greater_equal(b["speed"], 0)).to_arrow(),
     "ordered": lambda t: t.query(order_by="n desc").to_arrow(),
     "top": lambda t: t.query(order_by="n", limit=30_000).to_arrow(),

@@ -7,7 +7,9 @@ passes; the seed is printed.
 
 from __future__ import annotations
 
+import contextlib
 import dis
+import functools
 import gc
 import os
 import random
@@ -15,7 +17,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,13 @@ N = 2000
 
 LOOKS = {dis.opmap[name] for name in ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD") if name in dis.opmap}
 """Instructions after which Python looks for signals."""
+
+
+@functools.cache
+def handler(code: CodeType, offset: int) -> int:
+    """Where an exception at an instruction is handled, or -1."""
+    regions = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return next((r.target for r in regions if r.start <= offset < r.end), -1)
 
 
 class Interrupt:
@@ -71,10 +80,14 @@ class Interrupt:
         if event == "return":
             self._last.pop(frame, None)
         if event == "opcode":
-            last = self._last.get(frame)
-            self._last[frame] = frame.f_code.co_code[frame.f_lasti]
-            self.seen += last in LOOKS
-            if self.seen == self.at and last in LOOKS:
+            code, at = frame.f_code, frame.f_lasti
+            last = self._last.get(frame, -1)
+            self._last[frame] = at
+            # Python raises at the instruction before this one, which must not be another region: a lock's, say
+            if last < 0 or code.co_code[last] not in LOOKS or handler(code, last) != handler(code, at):
+                return self._step
+            self.seen += 1
+            if self.seen == self.at:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 raise KeyboardInterrupt
         return self._step
@@ -163,10 +176,8 @@ def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable
             version = make()
             watched = weakref.ref(version)
             interrupt = Interrupt(at)
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 interrupt.run(lambda version=version: read(version))
-            except KeyboardInterrupt:
-                pass
             assert read(version).equals(want), interrupt.where
             del version
             assert watched() is None, f"still pinned after an interrupt at {interrupt.where}"

@@ -101,7 +101,7 @@ class FaultyDisk(Disk):
         self.slow = 0.0
         """Seconds that every operation takes longer."""
         self.counts: Counter[str] = Counter()
-        self.platter = platter or Platter(root, root.parent / f".{root.name}.attic")
+        self.platter = platter or Platter(root.parent / f".{root.name}.attic")
         self._lock = threading.RLock()
         self._open: dict[int, Stored] = {}
 

@@ -45,10 +45,9 @@ class Folder:
 
 
 class Platter:
-    """The names and bytes below `root` that are safe. Files that were there before and are never touched are."""
+    """Which names and bytes are safe. Files that were there before and are never touched are. `attic`: a folder on the same disk."""
 
-    def __init__(self, root: Path, attic: Path) -> None:
-        self.root = str(root)
+    def __init__(self, attic: Path) -> None:
         self.boots = 0
         """How often the power was lost."""
         self._attic = attic
@@ -160,12 +159,8 @@ class Platter:
         self._now = safe
 
     def _in_lost_folder(self, path: str) -> bool:
-        parent = os.path.dirname(path)
-        while len(parent) > len(self.root):
-            if parent in self._now and self._safe.get(parent) is not self._now[parent]:
-                return True
-            parent = os.path.dirname(parent)
-        return False
+        parents = map(str, Path(path).parents)
+        return any(parent in self._now and self._safe.get(parent) is not self._now[parent] for parent in parents)
 
 
 def _restore_bytes(stored: Stored, loss: Loss) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,7 +190,8 @@ class Result:
         """`whole`: the caller keeps all batches, so their memory adds up. `most`: rows, if not as many as the limits say."""
         scan = self._alive()
         watch = Watch(self._limits, self, self._planned)
-        most = watch.limits.rows if most is None else most
+        if most is None:
+            most = self._limits.rows
         if most != NEVER:
             watch.count(self._known_rows(scan.found) or 0)
         batches = self._filtered(scan, size, watch, whole)
@@ -207,7 +209,9 @@ class Result:
             yield batch.select(self._columns.schema.names) if narrow else batch
 
     def _filtered(self, scan: Scan, size: int, watch: Watch, whole: bool) -> Iterator[pa.RecordBatch]:
-        where = self._predicate(watch)
+        where: Callable[[pa.RecordBatch], Any] | None = self._query.where  # type: ignore[assignment]
+        if self._filter is not None:
+            where = partial(self._filter.mask, watch=watch)
         # with a limit and nothing to filter or sort, the segments behind it need not be touched at all
         enough = self._limit if where is None and not self._order and self._aggregation is None else None
         kept_by_caller = self._aggregation is None and (whole or bool(self._order))
@@ -224,11 +228,6 @@ class Result:
                 held = watch.held
             else:
                 watch.held = 0
-
-    def _predicate(self, watch: Watch) -> Callable[[pa.RecordBatch], Any] | None:
-        if self._filter is not None:
-            return lambda batch: self._filter.mask(batch, watch)
-        return self._query.where  # type: ignore[return-value]
 
     def _timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, bytes and the time spent in here, not in the caller."""
@@ -248,13 +247,7 @@ class Result:
 
 
 def _stats(found: Found) -> Stats:
-    return Stats(
-        regions_considered=found.considered,
-        regions_read=len(found.pieces),
-        leaves_read=found.leaves_read,
-        leaves_skipped=found.leaves_skipped,
-        rows_scanned=found.rows_scanned,
-    )
+    return Stats(found.considered, len(found.pieces), found.leaves_read, found.leaves_skipped, found.rows_scanned)
 
 
 def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.RecordBatch:

@@ -90,6 +90,7 @@ class Flusher:
         ]
         for thread in self._threads:
             thread.start()
+        self.wake()  # recovery may have left work
 
     def wake(self) -> None:
         for event in self._wakes:

@@ -1,0 +1,158 @@
+"""Cases: which operation meets which fault, and how the process and the machine end after. All of them, one at a time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import tidewheel as tw
+from tests.conftest import SOAK
+from tests.crash.world import World
+from tidewheel.env.faults import DEADLY, FAULTS, Fault, Plan
+from tidewheel.env.platter import Loss
+from tidewheel.testing.faulty_catalog import CATALOG_FAULTS
+
+MOST = 20
+"""Failures after which the rest is not tried."""
+ONLY = os.environ.get("TIDEWHEEL_CASE", "")
+
+KNOWN = {
+    # a log segment that cannot be removed stays before a gap, and the log then counts as damaged
+    ("unlink", Fault.FAIL): ("before it are missing",),
+    # a package whose log cannot be synced is loaded again by the next try; a segment can lose its head
+    ("sync", Fault.FAIL): ("there twice", "hangs", "its head is incomplete", "its head is damaged"),
+}
+"""Defects that are known, and the signs of them: a case that shows one is reported and fails nothing. Empty this."""
+
+Cycle = Callable[[World], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    plan: Plan | None
+    closes: bool = True
+    """The process closes the warehouse, if it comes to that; else it is killed at the end."""
+    loss: Loss | None = None
+    """The power fails after."""
+
+    def __str__(self) -> str:
+        dies = self.plan is not None and self.plan.fault in DEADLY
+        ending = [] if dies else ["it is closed" if self.closes else "it is killed"]
+        ending += [f"the power fails: {self.loss}"] if self.loss else []
+        return ", then ".join([str(self.plan), *ending])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    met: bool
+    """The planned operation was reached."""
+    risk: bool
+    """A power failure would have changed something when the process was dead."""
+    counts: Counter[str]
+
+
+def run(root: Path, settings: tw.Settings, cycle: Cycle, case: Case, before: Cycle | None = None) -> Outcome:
+    """One case from an empty folder to the last check."""
+    world = World(root, settings)
+    if before is not None:
+        world.live(before)
+
+    def whole(world: World) -> None:
+        cycle(world)
+        if case.closes:
+            world.close()
+
+    disk = world.live(whole, case.plan)
+    outcome = Outcome(disk.met, disk.platter.at_risk(), disk.counts)
+    if case.plan is not None and not disk.met:
+        return outcome
+    if case.loss is not None:
+        disk.lose_power(case.loss)
+    if case.plan is not None and case.plan.fault == Fault.LOST:
+        world.search()
+    else:
+        world.verify("acked" if settings.durability == "fsync" or settings.durability == "process" and not case.loss else "flushed")
+    return outcome
+
+
+class Enumeration:
+    """Every operation of a cycle meets every fault, and then the process ends in every way that can make a difference."""
+
+    def __init__(
+        self, folder: Path, settings: tw.Settings, cycle: Cycle, before: Cycle | None = None, power: bool = False
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._settings = settings
+        self._cycle = cycle
+        self._before = before
+        self._power = power
+        """Processes that die are followed by power failures too."""
+        self._cases = 0
+        self._known: list[str] = []
+        self._failures: list[str] = []
+
+    def all(self) -> None:
+        began = time.process_time()
+        counts = self._one(Case(None)).counts
+        plans = 0
+        for kind, count in counts.items():
+            for nth in range(1, count + 1):
+                for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind]):
+                    if len(self._failures) <= MOST and (SOAK or not _equals_the_next(kind, fault)):
+                        plans += 1
+                        losses = list(Loss) if SOAK else [list(Loss)[(nth + number) % len(Loss)]]
+                        (self._dies if fault in DEADLY else self._lives)(Plan(kind, nth, fault), losses)
+        took = time.process_time() - began
+        print(f"{counts.total()} operations {dict(counts)}, {plans} plans, {self._cases} cases, {took:.1f} s of CPU")
+        print(f"{len(self._known)} cases met a known defect", *self._known, sep="\n")
+        if self._failures:
+            pytest.fail(f"{len(self._failures)} of {self._cases} cases failed:\n\n" + "\n".join(self._failures), pytrace=False)
+
+    def _dies(self, plan: Plan, losses: list[Loss]) -> None:
+        """What is synced is tested by power failures alone: a kill leaves more of it."""
+        if self._settings.durability == "fsync" or self._one(Case(plan)).risk and (self._power or SOAK):
+            for loss in losses:
+                self._one(Case(plan, loss=loss))
+
+    def _lives(self, plan: Plan, losses: list[Loss]) -> None:
+        """The process goes on. Its log is tested by killing it at the end, unless the fault comes as late as the close."""
+        log = self._settings.durability != "memory"
+        if plan.fault == Fault.LOST:
+            endings: list[Loss | None] = [Loss.ALL]
+        else:
+            endings = [*losses] if self._settings.durability == "fsync" else [None]
+        for loss in endings:
+            met = self._one(Case(plan, closes=not log, loss=loss)).met
+            if not met or SOAK:
+                met = self._one(Case(plan, closes=log, loss=loss)).met or met
+            if not met:
+                self._failures.append(f"{plan} was never reached")
+
+    def _one(self, case: Case) -> Outcome:
+        if ONLY and case.plan and str(case) != ONLY:
+            return Outcome(True, True, Counter())
+        self._cases += 1
+        root = self._folder / str(self._cases)
+        root.mkdir()
+        try:
+            return run(root / "w", self._settings, self._cycle, case, self._before)
+        except Exception as e:
+            known = case.plan and any(sign in str(e) for sign in KNOWN.get((case.plan.operation, case.plan.fault), ()))
+            (self._known if known else self._failures).append(f"{case}\n{traceback.format_exc(limit=-4, chain=False)}")
+            return Outcome(True, True, Counter())
+        finally:
+            shutil.rmtree(root)
+
+
+def _equals_the_next(kind: str, fault: Fault) -> bool:
+    """To die after an operation is to die before the next one, which may only have been promised more. Where bytes or a commit make a
+    difference to what was promised, both are tried."""
+    return fault == Fault.CRASH_AFTER and kind not in ("append", "commit")
