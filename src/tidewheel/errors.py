@@ -11,6 +11,7 @@ TidewheelError
 ├── OwnedError            another live process owns the warehouse (retryable)
 ├── ClosedError           the warehouse was closed
 ├── StorageError          a file or the catalog could not be read or written (retryable)
+│   ├── NotSyncedError      rows are visible, but may not survive a power failure until they are flushed
 │   └── FormatError         a file made by a newer Tidewheel, or not by Tidewheel at all
 ├── CorruptionError       stored bytes are not the bytes that were written
 ├── LimitError            a limit of the query (time, rows, memory) was reached
@@ -80,6 +81,12 @@ class StorageError(TidewheelError):
     """A file or the catalog could not be read or written."""
 
     retryable = True
+
+
+class NotSyncedError(StorageError):
+    """Rows are visible, but the log could not be synced: they may not survive a power failure until they are flushed."""
+
+    retryable = False
 
 
 class FormatError(StorageError):

@@ -10,7 +10,7 @@ from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import BadRowsError, InputError
+from tidewheel.errors import BadRowsError, InputError, NotSyncedError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.metrics import TableMetrics
@@ -86,6 +86,8 @@ class LocalTable:
         self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self._packages: set[str] = set()
+        self._unsynced: set[str] = set()
+        """Packages that are visible, but may not survive a power failure yet."""
         self._packages_lock = threading.Lock()
         self._replacing = threading.Lock()
 
@@ -122,6 +124,9 @@ class LocalTable:
         if not isinstance(name, str) or not name:
             raise InputError(f"a package is named by a text, such as its file name, not {name!r}")
         with self._packages_lock:
+            if name in self._unsynced:
+                self.flush()  # whoever is told that it is there must be able to rely on it
+                self._unsynced.discard(name)
             if name in self._packages or self.engine.catalog.package(self.record.id, name) is not None:
                 return Ack(0, 0, self.publisher.version.generation, duplicate=True)
             ack = self._load_package(data, name, on_bad)
@@ -135,7 +140,12 @@ class LocalTable:
         rows = sum(b.num_rows for b in accepted.batches)
         package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
         if rows:
-            return self._insert(accepted, package)
+            try:
+                return self._insert(accepted, package)
+            except NotSyncedError:  # it is there, and must not be loaded again
+                self._packages.add(name)
+                self._unsynced.add(name)
+                raise
         package = replace(package, generation=self.publisher.next_generation())
         self.engine.flusher.commit_package(self.publisher, package)
         return Ack(0, len(accepted.rejected), self.publisher.version.generation)

@@ -108,10 +108,13 @@ def saved(world: World) -> None:
 # ---- all cases ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("durability", ["memory", "process", "fsync"])
+DEATHS = {"memory": "kill", "process": "both", "fsync": "power"}
+
+
+@pytest.mark.parametrize("durability", DEATHS)
 def test_one_server(folder: Path, durability: str) -> None:
     cycle = long if durability == "process" else short
-    Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), cycle, power=durability != "memory").all()
+    Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), cycle, deaths=DEATHS[durability]).all()
 
 
 def test_two_servers(folder: Path) -> None:
@@ -120,8 +123,10 @@ def test_two_servers(folder: Path) -> None:
 
 @pytest.mark.parametrize("durability", ["process", "fsync"])
 def test_recovery(folder: Path, durability: str) -> None:
-    Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), again, before=short, power=durability == "fsync").all()
+    Enumeration(
+        folder, tw.Settings(durability=durability, leaf_rows=4), again, before=short, deaths="power" if durability == "fsync" else "kill"
+    ).all()
 
 
 def test_backup(folder: Path) -> None:
-    Enumeration(folder, tw.Settings(durability="memory", leaf_rows=4), saved, power=True).all()
+    Enumeration(folder, tw.Settings(durability="memory", leaf_rows=4), saved, deaths="power").all()

@@ -144,6 +144,13 @@ class TestTimeout:
             assert sum(b.num_rows for b in table.query(where=slow_function, timeout=60)) == 5000
             assert sum(b.num_rows for b in table.query(where=slow_function, timeout=math.inf)) == 5000
 
+    def test_what_the_caller_does_between_two_batches_does_not_count(self, table: tw.Table) -> None:
+        seen = 0
+        for batch in table.query(timeout=1, columns=["id"]):
+            seen += batch.num_rows
+            time.sleep(0.06)
+        assert seen == N
+
     @pytest.mark.parametrize("limit", ["timeout", "max_rows", "max_bytes"])
     @pytest.mark.parametrize("wrong", ["soon", -1, True, float("nan")])
     def test_what_is_no_limit(self, table: tw.Table, limit: str, wrong: Any) -> None:

@@ -383,6 +383,19 @@ class TestDisks:
         with tw.open(tmp_path) as wh:
             assert numbers(wh.table("t")) == [*range(10), *range(20, 30)]
 
+    def test_a_package_that_was_not_synced_is_not_loaded_twice(self, tmp_path: Path) -> None:
+        disk = Unreliable()
+        with opened(tmp_path, disk, durability="fsync") as wh:
+            table = wh.create_table("t", FIXED, time="ts", key="k")
+            table.insert(fixed(0, 10))
+            disk.sync_fails = True
+            with pytest.raises(tw.StorageError, match="could not be synced"):
+                table.insert(fixed(10, 20), package="p")
+            disk.sync_fails = False
+            assert table.insert(fixed(10, 20), package="p").duplicate
+            assert table.state().fresh_rows == 0  # it was flushed, so that one can rely on it
+            assert numbers(table) == list(range(20))
+
     def test_writers_share_a_sync(self, tmp_path: Path) -> None:
         disk = Unreliable()
         disk.sync_seconds = 0.02

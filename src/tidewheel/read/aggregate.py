@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.expressions import quoted, referenced, run
-from tidewheel.read.limits import Watch
+from tidewheel.read.limits import NEVER, Watch
 
 if TYPE_CHECKING:
     from tidewheel.read.coordinator import Coordinator
@@ -43,9 +43,10 @@ class Aggregation:
         self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
+        slow = watch.limits.seconds != NEVER  # what is constant in an expression is worked out even without a row
         # with a count beside them, expressions that do not aggregate are refused
-        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch)
-        self.schema = run(self._sql, empty, names, watch).schema
+        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch, slow)
+        self.schema = run(self._sql, empty, names, watch, slow).schema
 
     def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, watch: Watch) -> pa.Table:
         picked = pa.schema([schema.field(n) for n in self.reads])

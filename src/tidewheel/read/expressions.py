@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,10 @@ _LEAST = 64 << 20
 """What DuckDB needs to work at all."""
 
 _FEW = 4096
-"""Up to so many rows an expression is evaluated at once; more are watched, which costs a thread."""
+"""Up to so many rows an expression is evaluated here; more are watched, which costs a thread and a quarter of a millisecond."""
+
+_QUICK = 0.02
+"""Seconds that nobody minds waiting for: an expression that has shown to take less is not watched any more."""
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -120,6 +124,8 @@ class Filter:
         self._sql = f"SELECT CAST(({expression}\n) AS BOOLEAN) AS keep FROM t"
         self._names = self.columns or (any_column,)  # an expression without columns still needs to know how many rows there are
         self.columns = self._names
+        self._row_seconds = NEVER
+        """What a row took when this was last seen."""
         nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names]))
         if len(self.mask(nothing, watch, schema.names)):
             raise QueryError(f"where: {expression!r} aggregates; it must say of every row by itself whether to keep it")
@@ -127,23 +133,28 @@ class Filter:
     def mask(self, rows: pa.RecordBatch | pa.Table, watch: Watch, names: list[str] | None = None) -> pa.Array:
         """Which rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""
         table = pa.table([rows.column(n) for n in self._names], list(self._names))
-        kept = run(self._sql, table, names or list(rows.schema.names), watch).column(0)
+        few = table.num_rows <= _FEW
+        watched = table.num_rows * self._row_seconds > _QUICK if not few else watch.limits.seconds != NEVER
+        began = perf_counter()
+        kept = run(self._sql, table, names or list(rows.schema.names), watch, watched).column(0)
+        if not few:
+            self._row_seconds = (perf_counter() - began) / table.num_rows
         return kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
 
 
-def run(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch) -> pa.Table:
+def run(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch, watched: bool = True) -> pa.Table:
     """Evaluate a statement over `t`; errors come out as QueryError with the nearest column name.
 
-    A stream of rows is grouped, so it may take what its query may; a table is a batch that is in memory already.
+    A stream of rows is grouped, so it may take what its query may; a table is a batch that is in memory already. If it is not
+    `watched`, neither the clock nor Ctrl-C ends it.
     """
     import duckdb
 
     stream = isinstance(rows, pa.RecordBatchReader)
     memory = max(_LEAST, int(min(MEMORY, watch.limits.bytes))) if stream else MEMORY
     statement = _Statement(sql, memory)
-    few = not stream and rows.num_rows <= _FEW and watch.limits.seconds == NEVER
     try:
-        return statement.run(rows, watch) if few else watch.apart(lambda: statement.run(rows, watch), statement.interrupt)
+        return watch.apart(lambda: statement.run(rows, watch), statement.interrupt) if watched else statement.run(rows, watch)
     except duckdb.OutOfMemoryException as e:
         hint = "group by fewer columns, narrow the query, or raise max_bytes="
         raise LimitError(f"the query needs more than {shown(memory)} of memory to group its rows; {hint}: {e}") from None

@@ -88,6 +88,10 @@ class Watch:
                 "(for all queries: Settings.query_seconds)"
             )
 
+    def pause(self, since: float) -> None:
+        """What the caller did since then was not the query's time."""
+        self._deadline += perf_counter() - since
+
     def take(self, size: int) -> None:
         """Before so many bytes are allocated: raises if that is more than the query may hold."""
         self.held += size

@@ -206,7 +206,9 @@ class Result:
             rows += batch.num_rows
             if rows > most:
                 watch.count(rows)
+            left = time.perf_counter()
             yield batch.select(self._columns.schema.names) if narrow else batch
+            watch.pause(left)
 
     def _filtered(self, scan: Scan, size: int, watch: Watch, whole: bool) -> Iterator[pa.RecordBatch]:
         where: Callable[[pa.RecordBatch], Any] | None = self._query.where  # type: ignore[assignment]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env.files import Appender, LocalFiles
-from tidewheel.errors import StorageError
+from tidewheel.errors import NotSyncedError, StorageError
 from tidewheel.index.run import Run
 from tidewheel.model.pieces import COLUMNS as SLOT_0
 from tidewheel.model.pieces import FIXED, SLOTS, VALIDITY, VALUES, Row, Shape
@@ -223,8 +223,8 @@ class Log:
                     segment.file.close()
                     segment.file = None
 
-    def _not_synced(self, e: OSError) -> StorageError:
-        return StorageError(
+    def _not_synced(self, e: OSError) -> NotSyncedError:
+        return NotSyncedError(
             f"table {self._table.spec.name!r}: the log could not be synced ({e}). The rows are visible now, but may not survive a power "
             "failure until they are flushed: call table.flush(), and look whether they are there before you insert them again."
         )
