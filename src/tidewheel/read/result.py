@@ -46,6 +46,7 @@ class Result:
         if query.on_corrupt != "error":
             check_corrupt(query.on_corrupt)
         self.cancelled = False
+        """`cancel` was called."""
         watch = Watch(self._limits, self)
         self._aggregation: Any = None
         self._filter: Any = None
