@@ -123,7 +123,7 @@ class Log:
             parts: list[object] = []
             size = 0
             for n, one in enumerate(entries):
-                parts.append(one.pack(self._epoch, number + n, generation, self._synced, n + 1 < len(entries)))
+                parts.append(one.pack(self._epoch, number + n, generation, self._synced, n + 1 < len(entries), n > 0))
                 parts += one.parts
                 size += one.size
             try:

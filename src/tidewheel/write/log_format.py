@@ -17,7 +17,7 @@ from tidewheel.errors import FormatError
 
 FORMAT = 1
 COLUMNS, STREAM, MESSAGE = 1, 2, 3
-MORE = 1
+MORE, REST = 1, 2
 
 _MAGIC = b"TWHLOG\r\n"
 _RECORD_MAGIC = b"TWR1"
@@ -71,9 +71,9 @@ class Entry:
     size: int
     """Of the whole record."""
 
-    def pack(self, epoch: int, sequence: int, generation: int, synced: int, more: bool) -> bytes:
+    def pack(self, epoch: int, sequence: int, generation: int, synced: int, more: bool, rest: bool = False) -> bytes:
         head = _HEAD.pack(
-            _RECORD_MAGIC, self.encoding, MORE if more else 0, self.lane, epoch, sequence, generation, synced,
+            _RECORD_MAGIC, self.encoding, MORE * more | REST * rest, self.lane, epoch, sequence, generation, synced,
             self.rows, self.lanes, self.package, 0, self.body, self.check,
         )  # fmt: skip
         return head + _SUM.pack(Digest(head))
@@ -105,6 +105,9 @@ class Record:
     end: int
     encoding: int
     more: bool
+    """The batch goes on in the next record."""
+    rest: bool
+    """The batch began in a record before this one."""
     lane: int
     epoch: int
     sequence: int
@@ -206,7 +209,22 @@ def read_record(buffer: pa.Buffer, at: int, widths: Sequence[int] = ()) -> tuple
     whole = buffer.slice(start - body, body)
     numbers = np.frombuffer(content[0], np.uint16) if lanes else None
     return (
-        Record(at, start, encoding, bool(flags & MORE), lane, epoch, sequence, generation, synced, rows, numbers, bytes(content[1]), whole),
+        Record(
+            at,
+            start,
+            encoding,
+            bool(flags & MORE),
+            bool(flags & REST),
+            lane,
+            epoch,
+            sequence,
+            generation,
+            synced,
+            rows,
+            numbers,
+            bytes(content[1]),
+            whole,
+        ),
         "",
         False,
     )
@@ -221,7 +239,24 @@ def records_behind(buffer: pa.Buffer, at: int) -> list[Record]:
         if at % 8 == 0 and len(text) - at >= RECORD_HEAD and Digest(head) == _SUM.unpack(text[at + _HEAD.size : at + RECORD_HEAD])[0]:
             _, encoding, flags, lane, epoch, sequence, generation, synced, rows, *_ = _HEAD.unpack(head)
             nothing = pa.py_buffer(b"")
-            found.append(Record(at, at, encoding, bool(flags), lane, epoch, sequence, generation, synced, rows, None, b"", nothing))
+            found.append(
+                Record(
+                    at,
+                    at,
+                    encoding,
+                    bool(flags & MORE),
+                    bool(flags & REST),
+                    lane,
+                    epoch,
+                    sequence,
+                    generation,
+                    synced,
+                    rows,
+                    None,
+                    b"",
+                    nothing,
+                )
+            )
     return found
 
 

@@ -133,6 +133,8 @@ class _Reader:
 
     def _take(self, records: Sequence[Record]) -> None:
         for record in records:
+            if record.rest and not self.group:  # its batch began in what is lost
+                continue
             self.group.append(record)
             if not record.more:
                 self.contents.batches.append(tuple(self.group))
