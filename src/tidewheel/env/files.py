@@ -154,8 +154,8 @@ class LocalFiles:
             raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e
 
     def folders(self, name: str) -> Sequence[str]:
-        """The names of the folders in a folder, which need not be there."""
-        with suppress(FileNotFoundError), os.scandir(self.path(name)) as entries:
+        """The names of the folders in a folder, which need not be one, or be there."""
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path(name)) as entries:
             return [f"{name}/{entry.name}" for entry in entries if entry.is_dir()]
         return []
 
