@@ -243,8 +243,10 @@ class LocalEngine:
                 publisher.log.close()
             if self._ranges is not None:
                 self._ranges.close()
-            self._lease.release()
-            self.catalog.close()
+            try:
+                self._lease.release()
+            finally:
+                self.catalog.close()
         if error is not None:
             raise error
 

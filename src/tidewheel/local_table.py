@@ -10,7 +10,7 @@ from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import BadRowsError, InputError, NotSyncedError
+from tidewheel.errors import BadRowsError, InputError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.metrics import TableMetrics
@@ -142,9 +142,10 @@ class LocalTable:
         if rows:
             try:
                 return self._insert(accepted, package)
-            except NotSyncedError:  # it is there, and must not be loaded again
-                self._packages.add(name)
-                self._unsynced.add(name)
+            except BaseException:  # the log could not be synced, or the wait for it was interrupted
+                if self.publisher.holds(name):  # it is there, and must not be loaded again
+                    self._packages.add(name)
+                    self._unsynced.add(name)
                 raise
         package = replace(package, generation=self.publisher.next_generation())
         self.engine.flusher.commit_package(self.publisher, package)

@@ -193,12 +193,12 @@ class LogCampaign(Campaign):
         return self.attempt(what, read, check)
 
     def parts(self, what: str, read: Callable[[], tuple[list[Rows], int, list[str]]]) -> bool:
-        """Damage is to be skipped: right rows, in order, each once, and if any is missing that is said."""
+        """Damage is to be skipped: whole batches, in order, each once, and if any is missing that is said."""
 
         def check(found: tuple[list[Rows], int, list[str]]) -> bool:
             there, cut, damage = found
-            known = (row for one in self.target.acknowledged for row in one)
-            return all(row in known for one in there for row in one) and (there == self.target.acknowledged or cut > 0 or bool(damage))
+            known = iter(self.target.acknowledged)
+            return all(one in known for one in there) and (there == self.target.acknowledged or cut > 0 or bool(damage))
 
         return self.attempt(what, read, check)
 

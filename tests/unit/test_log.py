@@ -396,6 +396,20 @@ class TestDisks:
             assert table.state().fresh_rows == 0  # it was flushed, so that one can rely on it
             assert numbers(table) == list(range(20))
 
+    def test_nor_is_one_whose_wait_was_interrupted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with opened(tmp_path, durability="fsync") as wh:
+            table = wh.create_table("t", FIXED, time="ts", key="k")
+
+            def interrupted(*_: Any) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patch:
+                patch.setattr(table._local.publisher.log, "wait", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    table.insert(fixed(0, 10), package="p")
+            assert table.insert(fixed(0, 10), package="p").duplicate
+            assert numbers(table) == list(range(10))
+
     def test_writers_share_a_sync(self, tmp_path: Path) -> None:
         disk = Unreliable()
         disk.sync_seconds = 0.02

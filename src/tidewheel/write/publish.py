@@ -106,6 +106,12 @@ class Publisher:
                 placed.append((server, late, run))
         return placed
 
+    def holds(self, package: str) -> bool:
+        """Whether a package is in a tree: visible, and not committed yet."""
+        with self.lock:
+            trees = [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
+            return any(one.name == package for tree in trees for one in tree.packages)
+
     def template_of(self, server: int, data: pa.RecordBatch) -> Template:
         """The template for rows that a server had before a crash; the first to ask is the sample it is made from."""
         if not self.begun:
