@@ -19,8 +19,8 @@ from tidewheel.chunk.format import (
     Array,
     Header,
     Leaves,
-    block_checksum,
     block_count,
+    is_intact,
     stored_schema,
     unpack_index,
     zoned_columns,
@@ -136,11 +136,7 @@ def _blocks(chunk: StoredChunk) -> Iterator[Finding]:
         bad = []
         for block in range(chunk.header.blocks if column_kind(column.type)[0] != OTHER else 1):
             chunk.blocks += 1
-            try:
-                right = block_checksum(column, block) == int(chunk.checksums[number, block])
-            except (ValueError, IndexError, pa.ArrowException):
-                right = False
-            if not right:
+            if not is_intact(column, block, int(chunk.checksums[number, block])):
                 bad.append(block)
         if bad:
             chunk.damaged.add(name)
