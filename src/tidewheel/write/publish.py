@@ -109,8 +109,11 @@ class Publisher:
     def holds(self, package: str) -> bool:
         """Whether a package is in a tree: visible, and not committed yet."""
         with self.lock:
-            trees = [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
-            return any(one.name == package for tree in trees for one in tree.packages)
+            return any(one.name == package for tree in self._trees() for one in tree.packages)
+
+    def _trees(self) -> list[Tree]:
+        """All that hold rows, sealed and live. Called with the lock held."""
+        return [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
 
     def template_of(self, server: int, data: pa.RecordBatch) -> Template:
         """The template for rows that a server had before a crash; the first to ask is the sample it is made from."""
@@ -342,8 +345,7 @@ class Publisher:
     def trim_log(self) -> None:
         """Let the log go as far as chunks have what it holds. Called after a commit."""
         with self.lock:
-            trees = [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
-            covered = min((tree.oldest - 1 for tree in trees), default=self.version.generation)
+            covered = min((tree.oldest - 1 for tree in self._trees()), default=self.version.generation)
         self.log.trim(covered)
 
     def failed(self, job: FlushJob | None, e: Exception) -> None:
