@@ -208,55 +208,31 @@ def read_record(buffer: pa.Buffer, at: int, widths: Sequence[int] = ()) -> tuple
         return None, "a record's rows are damaged", False
     whole = buffer.slice(start - body, body)
     numbers = np.frombuffer(content[0], np.uint16) if lanes else None
-    return (
-        Record(
-            at,
-            start,
-            encoding,
-            bool(flags & MORE),
-            bool(flags & REST),
-            lane,
-            epoch,
-            sequence,
-            generation,
-            synced,
-            rows,
-            numbers,
-            bytes(content[1]),
-            whole,
-        ),
-        "",
-        False,
-    )
+    more, rest = bool(flags & MORE), bool(flags & REST)
+    package_text = bytes(content[1])
+    record = Record(at, start, encoding, more, rest, lane, epoch, sequence, generation, synced, rows, numbers, package_text, whole)
+    return record, "", False
 
 
-def records_behind(buffer: pa.Buffer, at: int) -> list[Record]:
-    """Whole records behind a damaged one, wherever they start. Their rows need not fit the table: only their heads matter."""
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The head of a record, wherever it was found; its rows need not be whole."""
+
+    offset: int
+    epoch: int
+    sequence: int
+    synced: int
+
+
+def records_behind(buffer: pa.Buffer, at: int) -> list[Sighting]:
+    """Heads of records behind a damaged one, wherever they start."""
     found = []
     text = memoryview(buffer).tobytes()
     while (at := text.find(_RECORD_MAGIC, at + 1)) >= 0:
         head = text[at : at + _HEAD.size]
         if at % 8 == 0 and len(text) - at >= RECORD_HEAD and Digest(head) == _SUM.unpack(text[at + _HEAD.size : at + RECORD_HEAD])[0]:
-            _, encoding, flags, lane, epoch, sequence, generation, synced, rows, *_ = _HEAD.unpack(head)
-            nothing = pa.py_buffer(b"")
-            found.append(
-                Record(
-                    at,
-                    at,
-                    encoding,
-                    bool(flags & MORE),
-                    bool(flags & REST),
-                    lane,
-                    epoch,
-                    sequence,
-                    generation,
-                    synced,
-                    rows,
-                    None,
-                    b"",
-                    nothing,
-                )
-            )
+            _, _, _, _, epoch, sequence, _, synced, *_ = _HEAD.unpack(head)
+            found.append(Sighting(at, epoch, sequence, synced))
     return found
 
 

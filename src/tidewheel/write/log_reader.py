@@ -15,7 +15,7 @@ from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
-from tidewheel.write.log_format import Damage, Record, Segment, lane_of, read_record, read_segment, records_behind
+from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
 
 Batch = tuple[Record, ...]
 """The records of one accepted batch; nearly always one."""
@@ -147,7 +147,7 @@ class _Reader:
         if any(h is not None and h.torn is not None and h.torn <= number for h in heads):
             self.group = []
             return True
-        behind = records_behind(one.buffer, damage.offset)
+        behind: list[Sighting | Record] = [*records_behind(one.buffer, damage.offset)]
         rest = sum(other.holds_records or other.segment.head is None for other in later)
         if head is None:
             explained = not behind and not rest
