@@ -282,6 +282,8 @@ class TestSegments:
             with pytest.raises(tw.CorruptionError, match=r"damaged at byte \d+.*damaged_log"):
                 opened(tmp_path, Restarted())
             wh = opened(tmp_path, Restarted(), damaged_log="skip")
+            (kept,) = (tmp_path / "quarantine").rglob("*.log")
+            assert kept.read_bytes() == bytes(data)
             assert numbers(wh.table("t")) == [*range(200), *range(300, 500)]
         else:  # a machine that stops may do that to what was not synced
             wh = opened(tmp_path, Restarted())

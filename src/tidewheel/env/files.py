@@ -153,6 +153,14 @@ class LocalFiles:
         except OSError as e:
             raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e
 
+    def keep(self, name: str, new: str) -> None:
+        """Give a file that nobody writes to any more a second name, in a folder that is made if need be."""
+        try:
+            self.disk.make_folder(os.path.dirname(self.path(new)))
+            self.disk.link(self.path(name), self.path(new))
+        except OSError as e:
+            raise StorageError(f"cannot keep {self.path(name)} as {self.path(new)}: {e}") from e
+
     def folders(self, name: str) -> Sequence[str]:
         """The names of the folders in a folder, which need not be one, or be there."""
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path(name)) as entries:

@@ -60,7 +60,7 @@ class Log:
         self.syncs = 0
         self._files = files
         self._table = table
-        self._epoch = epoch
+        self.epoch = epoch
         self._durable = durability == "fsync"
         self._widths = fixed_widths(shape)
         self._dictionaries = any(_has_dictionary(type_) for type_ in table.spec.schema.types)
@@ -123,7 +123,7 @@ class Log:
             parts: list[object] = []
             size = 0
             for n, one in enumerate(entries):
-                parts.append(one.pack(self._epoch, number + n, generation, self._synced, n + 1 < len(entries), n > 0))
+                parts.append(one.pack(self.epoch, number + n, generation, self._synced, n + 1 < len(entries), n > 0))
                 parts += one.parts
                 size += one.size
             try:
@@ -148,9 +148,9 @@ class Log:
         if not self._placed:
             self._files.make_folder(folder)
         self._number += 1
-        name = names.segment_file(self._table.id, self._epoch, self._number)
+        name = names.segment_file(self._table.id, self.epoch, self._number)
         boot = self._files.disk.boot()
-        head = Head(self._table.id, self._epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
+        head = Head(self._table.id, self.epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
         file = self._files.append(name, head)
         if self._durable:
             try:

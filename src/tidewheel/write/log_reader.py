@@ -36,6 +36,8 @@ class LogContents:
     """Whole records behind such a cut: handed to the system, and lost in part when the machine stopped."""
     damage: list[str] = field(default_factory=list)
     """What was skipped because the settings say so."""
+    damaged: list[str] = field(default_factory=list)
+    """The segments it was found in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class _Reader:
                 'Settings(damaged_log="skip"): that keeps what is whole and says what is lost.'
             )
         self.contents.damage.append(message)
+        self.contents.damaged.append(name)
         self.group = []
 
     def _salvage(self, one: _Found, damage: Damage) -> None:

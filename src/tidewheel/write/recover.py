@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import CorruptionError
 from tidewheel.index.run import EVERY_ROW, Batch, Run
@@ -91,6 +92,8 @@ def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage
     contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), covered, skip_damage)
     if not contents.segments:
         return None
+    for name in dict.fromkeys(contents.damaged):  # before it is trimmed: somebody may get more out of it than we can
+        files.keep(name, names.quarantined(name, f"epoch-{publisher.log.epoch}"))
     replay = _Replay(publisher, covered)
     for batch in contents.batches:
         replay.take(batch)
