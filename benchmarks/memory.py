@@ -73,7 +73,7 @@ def child(folder: str, seconds: float) -> dict[str, object]:
     """Inserts, queries and samples; returns what was seen."""
     pool = data.generate(POOL)
     low, high = (int(value) for value in np.quantile(pool.z, (0.5, 0.51)))
-    system = Tidewheel({"indexing_servers": 2})
+    system = Tidewheel({"indexing_servers": 2, "durability": "process"})
     system.open(Path(folder))
     state = {"rows": 0, "queries": 0}
     _insert(system, pool, state)
