@@ -18,11 +18,11 @@ help:  ## this list
 
 setup: $(WARM)  ## make .venv, install Tidewheel in it, compile and cache its kernels
 
-demo: setup  ## a simulated taxi fleet, inserted and queried at once for 20 seconds
+demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse while another process queries it
 	@$(PY) -m tidewheel.surfaces.cli demo
 
 test: lint  ## set up, lint, then all tests
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 lint: setup  ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check .

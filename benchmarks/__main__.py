@@ -10,7 +10,10 @@ from pathlib import Path
 
 from benchmarks.report import Options, Report, commit, machine, versions
 
-NAMES = ("insert", "durability", "recovery", "grid", "template", "small", "startup", "memory")
+NAMES = (
+    "insert", "durability", "recovery", "grid", "template", "small", "startup", "memory",
+    "attach", "spark_sink", "spark_latency", "spark_reader",
+)  # fmt: skip
 SYSTEMS = ("tidewheel", "duckdb", "chdb")
 HERE = Path(__file__).parent
 

@@ -18,7 +18,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-PACKAGES = ("tidewheel", "duckdb", "chdb", "pyarrow", "numpy", "numba")
+PACKAGES = ("tidewheel", "duckdb", "chdb", "pyarrow", "numpy", "numba", "pyspark")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def run(options: Options, report: Report) -> None:
         return
     chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
     per_chunk = chunk_bytes // data.ROW_BYTES
-    rows = _rows(options, per_chunk * CHUNKS + per_chunk // 2)
+    rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
     system = Tidewheel({"chunk_bytes": chunk_bytes})
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="bench-small-", ignore_cleanup_errors=True) as folder:
         try:
@@ -36,19 +36,19 @@ def run(options: Options, report: Report) -> None:
             while system.table.state().sealed:
                 time.sleep(0.05)
             chunks = system.table.state().chunks
-            ranges = _ranges(rows.z, WARM_UP + QUERIES)
+            asked = ranges(rows.z, WARM_UP + QUERIES)
             microseconds = []
-            for low, high, wanted in ranges:
+            for low, high, wanted in asked:
                 start = time.perf_counter()
                 table = system.table.query(key=(low, high)).to_arrow()
                 microseconds.append((time.perf_counter() - start) * 1e6)
                 if table.num_rows != wanted:
                     raise AssertionError(f"{table.num_rows} rows with a key of {low}…{high}, right is {wanted}")
-            stats = str(system.table.query(key=ranges[0][:2]).stats)
+            stats = str(system.table.query(key=asked[0][:2]).stats)
         finally:
             system.close()
     timed = microseconds[WARM_UP:]
-    returned = statistics.mean(wanted for _, _, wanted in ranges[WARM_UP:])
+    returned = statistics.mean(wanted for _, _, wanted in asked[WARM_UP:])
     median, slow = statistics.median(timed), float(np.percentile(timed, 99))
     report.note(
         f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; "
@@ -70,7 +70,7 @@ def run(options: Options, report: Report) -> None:
     report.finish("small", figures, [Bar(f"ten rows of {chunks} chunks and a tree", median, LIMIT_US, "<", " µs")])
 
 
-def _rows(options: Options, rows: int) -> data.Rows:
+def stream(options: Options, rows: int) -> data.Rows:
     """As many rows as asked for, at 50 K a second: T-Drive is a little too short for 35 chunks, so its first taxis drive once more."""
     known = data.load(options.data, min(rows, data.TDRIVE_ROWS))
     again = rows - len(known)
@@ -80,7 +80,7 @@ def _rows(options: Options, rows: int) -> data.Rows:
     return data.Rows(*longer, f"{known.origin}, then its first {again:,} again").restamped()
 
 
-def _ranges(z: np.ndarray, count: int) -> list[tuple[int, int, int]]:
+def ranges(z: np.ndarray, count: int) -> list[tuple[int, int, int]]:
     """Key ranges, with the rows in each, that hold 8–12 rows: places where no taxi is parked."""
     keys = np.sort(z)
     random = np.random.default_rng(10)

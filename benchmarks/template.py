@@ -69,7 +69,7 @@ def _update(system: Tidewheel) -> float:
     from tidewheel.index.template import Template, divide, skew
     from tidewheel.index.tree import all_codes, counts_per_leaf
 
-    publisher: Any = system.table._local.publisher
+    publisher: Any = system.table._engine.publisher
     server = publisher.servers[0]
     start = time.perf_counter()
     view, template = server.live.view(), server.template

@@ -29,10 +29,10 @@ def examples(n: int) -> int:
 def nothing_left_behind() -> Iterator[None]:
     """Fails a test that leaks a thread of ours or an open warehouse; then closes it, so that the next test starts clean."""
     yield
-    engine = sys.modules.get("tidewheel.engine")
-    left = [str(root) for root in engine._registry] if engine is not None else []
-    if engine is not None and left:
-        engine._close_all()
+    seats = sys.modules.get("tidewheel.seat")
+    left = [str(root) for root in seats._seats] if seats is not None else []
+    if seats is not None and left:
+        seats._leave_all()
     give_up = time.monotonic() + 5
     while (threads := [t.name for t in threading.enumerate() if t.name.startswith("tidewheel")]) and time.monotonic() < give_up:
         time.sleep(0.01)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from tidewheel.errors import CancelledError as CancelledError
     from tidewheel.errors import CorruptionWarning as CorruptionWarning
-    from tidewheel.local_table import Ack
+    from tidewheel.model.delivery import Ack
     from tidewheel.model.schema import epoch, ip, zorder
     from tidewheel.read.result import Result
     from tidewheel.settings import Settings
@@ -36,7 +36,7 @@ _HOMES = {
     "Warehouse": "tidewheel.warehouse",
     "Table": "tidewheel.table",
     "Result": "tidewheel.read.result",
-    "Ack": "tidewheel.local_table",
+    "Ack": "tidewheel.model.delivery",
     "Settings": "tidewheel.settings",
     "restore": "tidewheel.care.restore",
     "zorder": "tidewheel.model.schema",

@@ -1,13 +1,10 @@
 """The engine of a warehouse that this process owns: its catalog, files, tables and background thread.
 
-`Warehouse` and `Table` delegate to it. It is opened once per process and root and counts its users.
+One process makes it at a time, once per root: `seat` sees to that.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -32,7 +29,6 @@ from tidewheel.errors import (
     FormatError,
     InputError,
     NotFoundError,
-    SettingsError,
     StorageError,
     TidewheelError,
 )  # fmt: skip
@@ -41,6 +37,7 @@ from tidewheel.local_table import LocalTable
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.settings import Settings
 from tidewheel.write.flush import Flusher, MakeChunk
+from tidewheel.write.loads import sweep as sweep_loads
 from tidewheel.write.recover import Recovery, TableRecovery, log_bytes
 from tidewheel.write.rejects import SUFFIX, rejects_spec
 
@@ -48,13 +45,12 @@ OpenCatalog = Callable[[Path], CatalogWriter]
 
 
 class LocalEngine:
-    """The owner's side of a warehouse. Made by `open_engine`, closed by its last user."""
+    """The owner's side of a warehouse."""
 
     def __init__(self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite) -> None:
         self.root = root
         self.settings = settings
         self.clock = Clock()
-        self.users = 1
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
@@ -131,6 +127,7 @@ class LocalEngine:
         known = {chunk.file for table in tables for chunk in self.catalog.chunks(table.id)}
         ids = {table.id for table in tables}
         orphans = [file for file in found if file not in known]
+        sweep_loads(self.files, lambda age: True)
         orphans += [file for file in logs if names.segment_of(file)[0] not in ids]  # type: ignore[index]
         for file in orphans:
             self.files.remove(file)
@@ -219,12 +216,9 @@ class LocalEngine:
 
     def close(self) -> None:
         """Flush everything, then let go of the warehouse. If a flush fails, it is still let go of, and the error is raised."""
-        with _registry_lock:
-            self.users -= 1
-            if self.users > 0 or self._closed:
-                return
-            _registry.pop(self.root, None)
         with self._lock:
+            if self._closing:
+                return
             self._closing = True
             publishers = [table.publisher for table in self._tables.values()]
         error: TidewheelError | None = None
@@ -258,48 +252,3 @@ def _check_same(there: TableSpec, wanted: TableSpec) -> None:
             f"table {there.name!r} is there with another definition:\n{there.schema}\n{there.layout_json()}\n"
             f"and not\n{wanted.schema}\n{wanted.layout_json()}\nGive the same definition, choose another name, or drop it first."
         )
-
-
-_registry: dict[Path, LocalEngine] = {}
-_registry_lock = threading.RLock()
-
-
-def open_engine(path: str | os.PathLike[str], settings: Settings | None) -> LocalEngine:
-    """The engine of a root: made by the first call in this process, shared by later ones."""
-    try:
-        root = Path(path).expanduser().resolve()
-    except (ValueError, RuntimeError, OSError) as e:
-        raise SettingsError(f"{path!r} cannot be the folder of a warehouse: {e}") from None
-    with _registry_lock:
-        there = _registry.get(root)
-        if there is not None:
-            if settings is not None and settings != there.settings:
-                raise SettingsError(f"{root} is open in this process with other settings; close it first")
-            there.users += 1
-            return there
-        engine = LocalEngine(root, settings or Settings())
-        _registry[root] = engine
-        return engine
-
-
-@atexit.register
-def _close_all() -> None:
-    """A process that ends without closing its warehouses still flushes them, each for itself."""
-    for engine in list(_registry.values()):
-        engine.users = 1
-        try:
-            engine.close()
-        except TidewheelError as e:
-            print(f"tidewheel: {engine.root} could not be flushed at exit: {e}", file=sys.stderr)
-
-
-def _forget_in_child() -> None:
-    """A forked child has neither the threads nor the lease of its parent's warehouses."""
-    global _registry_lock
-    _registry_lock = threading.RLock()
-    for engine in _registry.values():
-        engine._closed = True
-    _registry.clear()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)

@@ -8,7 +8,9 @@ TidewheelError
 │   └── SettingsError       an unknown or impossible setting
 ├── NotFoundError         no such table
 ├── ExistsError           a table of that name is there already
-├── OwnedError            another live process owns the warehouse (retryable)
+├── OwnedError            another live process owns the warehouse, and cannot be reached (retryable)
+│   └── OwnerLostError      the owner died during the call; the next call finds or becomes a new one (retryable)
+├── StagingLostError      slices of a batch are gone with the owner they were staged with: send the batch again (retryable)
 ├── ClosedError           the warehouse was closed
 ├── StorageError          a file or the catalog could not be read or written (retryable)
 │   ├── NotSyncedError      rows are visible, but may not survive a power failure until they are flushed
@@ -16,7 +18,8 @@ TidewheelError
 ├── CorruptionError       stored bytes are not the bytes that were written
 ├── LimitError            a limit of the query (time, rows, memory) was reached
 │   └── CancelledError      the query was cancelled
-└── FencedError           this owner lost its lease; its commit was refused
+├── FencedError           this owner lost its lease; its commit was refused
+└── SparkError            Spark is not installed, cannot start, or lacks a connector
 
 One thing is a warning, because it was asked for: `CorruptionWarning`, when a query with on_corrupt="skip" leaves rows out.
 """
@@ -73,6 +76,24 @@ class OwnedError(TidewheelError):
     retryable = True
 
 
+class OwnerLostError(OwnedError):
+    """The owner died, or cannot be reached any more, during this call: what was to be written may be there or not.
+
+    The next call attaches to a new owner, or becomes it. Inserts with a `package`, and batches of a stream, can simply be repeated.
+    If `untouched`, it is certain that nothing was done, and any call can be.
+    """
+
+    def __init__(self, message: str, *, untouched: bool = False) -> None:
+        super().__init__(message)
+        self.untouched = untouched
+
+
+class StagingLostError(TidewheelError):
+    """Slices of a batch are gone with the owner they were staged with. Nothing was inserted; send the batch again."""
+
+    retryable = True
+
+
 class ClosedError(TidewheelError):
     """The warehouse was closed; open it again."""
 
@@ -121,3 +142,7 @@ class CancelledError(LimitError):
 
 class FencedError(TidewheelError):
     """This owner lost its lease to another process; its commit was refused."""
+
+
+class SparkError(TidewheelError):
+    """Spark is not installed, cannot start, or lacks a connector. The message says what to do, and where its log is."""

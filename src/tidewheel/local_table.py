@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
+
+import pyarrow as pa
 
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.chunk.format import code_columns
@@ -15,20 +19,27 @@ from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.codes import integer_codes
+from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.records import MaskRecord, PackageRecord, TableRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.changes import rows_by_generation
 from tidewheel.read.coordinator import Coordinator, pair
+from tidewheel.read.local_result import LocalResult
+from tidewheel.read.pins import Pins, chunks_of, fresh_of
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
 from tidewheel.write.accept import Accepted, Acceptor
 from tidewheel.write.flush import Flusher
+from tidewheel.write.loads import Loads
 from tidewheel.write.log import Log
+from tidewheel.write.packages import Packages
 from tidewheel.write.publish import Publisher
 from tidewheel.write.recover import Step, TableRecovery, recover
 from tidewheel.write.rejects import rejects_batch, rejects_spec
+from tidewheel.write.streams import Streams
 
 
 class Owner(Protocol):
@@ -46,34 +57,10 @@ class Owner(Protocol):
     def rejects_of(self, name: str, create: bool) -> LocalTable | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """An insert's acknowledgement: its rows are visible to every reader, and as durable as Settings.durability says."""
-
-    rows: int
-    rejected: int = 0
-    generation: int = 0
-    duplicate: bool = False
-    """The package was loaded before; nothing was inserted."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """A table in numbers, at one moment."""
-
-    rows: int
-    fresh_rows: int
-    historical_rows: int
-    chunks: int
-    trees: int
-    sealed: int
-    memory_bytes: int
-    disk_bytes: int
-    generation: int
-
-
 class LocalTable:
-    """One table of an owned warehouse. Every method may be called from any thread."""
+    """One table of an owned warehouse; holds `cluster.protocol.TableEngine`. Every method may be called from any thread."""
+
+    lost = False
 
     def __init__(self, engine: Owner, record: TableRecord) -> None:
         self.engine = engine
@@ -85,18 +72,19 @@ class LocalTable:
         self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
         self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
-        self._packages: set[str] = set()
-        self._unsynced: set[str] = set()
-        """Packages that are visible, but may not survive a power failure yet."""
-        self._packages_lock = threading.Lock()
+        self.packages = Packages(self.publisher, engine.catalog, engine.flusher)
         self._replacing = threading.Lock()
+        rejects = partial(_rejects_of, engine, record.spec.name)
+        self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages)
+        self.loads = Loads(self.publisher, engine.flusher, engine.files, self._replacing)
+        self.pins = Pins()
 
     def recover(self, step: Step) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged. Called once, before the table is used."""
         skip = self.engine.settings.damaged_log == "skip"
         done = recover(self.publisher, self.engine.files, self.engine.catalog.coverage(self.record.id), skip, step)
         if done is not None:
-            self._packages.update(done.packages)
+            self.packages.add(done.packages)
         return done
 
     # ---- writing ----------------------------------------------------------------------------------------
@@ -114,23 +102,17 @@ class LocalTable:
         if not accepted.batches:
             return Ack(0, len(accepted.rejected), self.publisher.version.generation)
         rows = sum(b.num_rows for b in accepted.batches)
-        return Ack(rows, len(accepted.rejected), self.publisher.insert(accepted.batches, package))
+        return Ack(rows, len(accepted.rejected), self.publisher.insert(accepted.batches, (package,) if package else ()))
 
     def _insert_package(self, data: Any, name: str, on_bad: str) -> Ack:
-        """At most once under that name: known names are in the catalog or in `_packages`.
-
-        Packages are loaded one after the other: whoever is told "duplicate" can rely on the first one being in.
-        """
+        """At most once under that name."""
         if not isinstance(name, str) or not name:
             raise InputError(f"a package is named by a text, such as its file name, not {name!r}")
-        with self._packages_lock:
-            if name in self._unsynced:
-                self.flush()  # whoever is told that it is there must be able to rely on it
-                self._unsynced.discard(name)
-            if name in self._packages or self.engine.catalog.package(self.record.id, name) is not None:
+        with self.packages.lock:
+            if self.packages.known(name):
                 return Ack(0, 0, self.publisher.version.generation, duplicate=True)
             ack = self._load_package(data, name, on_bad)
-            self._packages.add(name)
+            self.packages.add([name])
             return ack
 
     def _load_package(self, data: Any, name: str, on_bad: str) -> Ack:
@@ -143,19 +125,16 @@ class LocalTable:
             try:
                 return self._insert(accepted, package)
             except BaseException:  # the log could not be synced, or the wait for it was interrupted
-                if self.publisher.holds(name):  # it is there, and must not be loaded again
-                    self._packages.add(name)
-                    self._unsynced.add(name)
+                self.packages.interrupted([name])
                 raise
-        package = replace(package, generation=self.publisher.next_generation())
-        self.engine.flusher.commit_package(self.publisher, package)
+        self.packages.add_without_rows(package)
         return Ack(0, len(accepted.rejected), self.publisher.version.generation)
 
     def _keep_rejects(self, accepted: Accepted, package: str | None) -> None:
         """Bad rows first: if what follows fails, the caller inserts again, and a reject twice is better than one lost."""
         rejects = self.engine.rejects_of(self.spec.name, create=True)
         assert rejects is not None
-        rejects.publisher.insert([rejects_batch(accepted.rejected, self.engine.clock.now(), package)])
+        rejects.publisher.insert([rejects_batch(accepted.rejected, self.engine.clock.now(), rejects.spec.schema, package)])
         self.publisher.metrics.rejected += len(accepted.rejected)
 
     def replace(self, data: Any, time: Any) -> Ack:
@@ -171,9 +150,9 @@ class LocalTable:
         self._check_inside(accepted, first, last)
         publisher = self.publisher
         placed = [p for batch in accepted.batches for p in publisher.place(batch)]
-        with self._replacing:
-            # 1. all rows of before are sealed, so each piece is wholly before or wholly after this generation
-            generation = publisher.reserve()
+        # 1. all rows of before are sealed, so each piece is wholly before or wholly after this generation
+        with self._replacing, publisher.reserve() as reserved:
+            generation = reserved.generation
             # 2. the new rows, as a tree that nobody sees yet
             runs: list[Run] = [run for _, _, run in placed]
             server = placed[0][0] if placed else publisher.servers[0]
@@ -184,7 +163,7 @@ class LocalTable:
                 tree.append(run)
             # 3. one transaction, one swap
             mask = MaskRecord(first, last, generation - 1, "replace")
-            self.engine.flusher.replace(publisher, tree.view() if tree else None, mask)
+            self.engine.flusher.replace(publisher, tree.view() if tree else None, mask, reserved)
         return Ack(sum(run.rows for run in runs), 0, generation)
 
     def _check_inside(self, accepted: Accepted, first: int, last: int) -> None:
@@ -214,11 +193,68 @@ class LocalTable:
         self.engine.check_open()
         self.publisher.check_open()
 
+    # ---- written by many --------------------------------------------------------------------------------
+
+    def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
+        self._check_open()
+        return self.streams.stage(slice_id, batches)
+
+    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
+        self._check_open()
+        return self.streams.commit(stream, run, batch, slices)
+
+    def abort_batch(self, stream: str, run: str, batch: int) -> None:
+        self.streams.abort(stream, run, batch)
+
+    def last_batch(self, stream: str) -> int | None:
+        self._check_open()
+        return self.streams.last(stream)
+
+    def begin_load(self) -> Load:
+        self._check_open()
+        return self.loads.begin()
+
+    def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
+        self._check_open()
+        return self.loads.commit(job, written, overwrite)
+
+    def abort_load(self, job: str) -> None:
+        self.loads.abort(job)
+
+    # ---- read by many -----------------------------------------------------------------------------------
+
+    def pin(self, query: Query) -> Pin:
+        self._check_open()
+        version = self.publisher.version
+        found = LocalResult(self.coordinator, version, query)
+        trees = version.trees
+        return Pin(
+            self.pins.add(version), version.generation, chunks_of(found), version.masks, sum(t.rows for t in trees),
+            sum(run.bytes for t in trees for run in t.holders[: t.count]),
+        )  # fmt: skip
+
+    def fresh(self, pin: str, query: Query) -> Result:
+        self._check_open()
+        return LocalResult(self.coordinator, fresh_of(self.pins.get(pin), self.publisher.shape.width), query)
+
+    def unpin(self, pin: str) -> None:
+        self.pins.remove(pin)
+
+    def generation(self) -> int:
+        return self.publisher.version.settled
+
+    def rows_by_generation(self, after: int, upto: int | None, most: int | None) -> list[tuple[int, int]]:
+        self._check_open()
+        return rows_by_generation(self.publisher.version, after, upto, most)
+
+    def changes(self, after: int, upto: int, columns: Sequence[str] | None) -> Result:
+        return self.query(Query(columns=columns, after=after, upto=upto))
+
     # ---- reading ----------------------------------------------------------------------------------------
 
     def query(self, query: Query) -> Result:
         self._check_open()
-        return Result(self.coordinator, self.publisher.version, query)
+        return LocalResult(self.coordinator, self.publisher.version, query)
 
     def rejects(self) -> Result:
         self._check_open()
@@ -227,7 +263,7 @@ class LocalTable:
             record = TableRecord(0, rejects_spec(self.spec.name))
             no_log = Log(self.engine.files, record, Shape(record.spec), 0, "memory")
             empty = Publisher(record, self.engine.settings, self.engine.clock, lambda: None, no_log)
-            return Result(Coordinator(empty.spec, empty.shape, self.engine.settings, _stored(empty.spec)), empty.version, Query())
+            return LocalResult(Coordinator(empty.spec, empty.shape, self.engine.settings, _stored(empty.spec)), empty.version, Query())
         return rejects.query(Query(order_by="rejected_at, position"))
 
     def state(self) -> TableState:
@@ -237,7 +273,7 @@ class LocalTable:
         disk = list(version.chunks)
         old = sum(c.record.rows for c in disk)
         return TableState(
-            rows=len(Result(self.coordinator, version, Query())) if version.masks else fresh + old,
+            rows=len(LocalResult(self.coordinator, version, Query())) if version.masks else fresh + old,
             fresh_rows=fresh, historical_rows=old, chunks=len(disk), trees=len(version.live), sealed=len(version.sealed),
             memory_bytes=sum(run.bytes for t in trees for run in t.holders[: t.count]), disk_bytes=sum(c.record.bytes for c in disk),
             generation=version.generation,
@@ -245,6 +281,13 @@ class LocalTable:
 
     def metrics(self) -> TableMetrics:
         return replace(self.publisher.metrics)
+
+
+def _rejects_of(engine: Owner, name: str) -> tuple[Publisher, Streams]:
+    """Not a method: a table that held on to itself would keep its files after it was dropped."""
+    rejects = engine.rejects_of(name, create=True)
+    assert rejects is not None
+    return rejects.publisher, rejects.streams
 
 
 def _stored(spec: TableSpec) -> StoredColumns:

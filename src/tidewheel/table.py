@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.local_table import Ack, LocalTable, TableState
+from tidewheel.cluster.protocol import TableEngine
+from tidewheel.errors import CorruptionWarning
 from tidewheel.metrics import TableMetrics
+from tidewheel.model.delivery import Ack, TableState
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
+from tidewheel.seat import Seat
 
 
 class Table:
     """Rows of one schema, keyed and timed. Every call may be made from any thread."""
 
-    def __init__(self, local: LocalTable) -> None:
-        self._local = local
+    def __init__(self, seat: Seat, table: TableEngine) -> None:
+        self._seat = seat
+        self._table = table
+
+    @property
+    def _engine(self) -> TableEngine:
+        """The table of the engine that is in use now."""
+        if self._table.lost:
+            self._table = self._seat.table(self._table)
+        return self._table
 
     @property
     def name(self) -> str:
-        return self._local.spec.name
+        return self._engine.spec.name
 
     @property
     def schema(self) -> pa.Schema:
-        return self._local.spec.schema
+        return self._engine.spec.schema
 
     @property
     def key(self) -> KeyRule:
-        return self._local.spec.key
+        return self._engine.spec.key
 
     @property
     def time(self) -> str:
-        return self._local.spec.time.column
+        return self._engine.spec.time.column
 
     @property
     def rows(self) -> int:
         """How many rows a query without bounds would return now."""
-        return self._local.state().rows
+        return self._engine.state().rows
 
     def insert(self, data: Any, *, package: str | None = None, on_bad: str = "error") -> Ack:
         """Insert rows: pyarrow, pandas, polars, a list of dicts, or anything with `__arrow_c_stream__`.
@@ -48,11 +60,11 @@ class Table:
         nothing of the batch is inserted; with "reject" good rows are, and bad ones are kept in `rejects()`. A `package`
         is loaded at most once under its name.
         """
-        return self._local.insert(data, package, on_bad)
+        return self._engine.insert(data, package, on_bad)
 
     def replace(self, data: Any, *, time: Any) -> Ack:
         """Exchange the rows of the closed time interval for these, at once."""
-        return self._local.replace(data, time)
+        return self._engine.replace(data, time)
 
     def query(
         self,
@@ -81,11 +93,14 @@ class Table:
         those of Settings. Damaged files end it with CorruptionError; with `on_corrupt="skip"` their rows are left out,
         `result.stats` says how many, and a CorruptionWarning is given.
         """
-        return self._local.query(
+        result = self._engine.query(
             Query(
                 key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt
             )
         )  # fmt: skip
+        if result.warning:
+            warnings.warn(result.warning, CorruptionWarning, stacklevel=2)
+        return result
 
     def explain(self, **query: Any) -> str:
         """How a query would be answered, as text. Takes what `query` takes."""
@@ -93,19 +108,19 @@ class Table:
 
     def rejects(self) -> Result:
         """The rows that were refused with `on_bad="reject"`: when, where, why, and the row as JSON text."""
-        return self._local.rejects()
+        return self._engine.rejects()
 
     def flush(self) -> None:
         """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""
-        self._local.flush()
+        self._engine.flush()
 
     def state(self) -> TableState:
         """Rows, chunks, trees and bytes at this moment."""
-        return self._local.state()
+        return self._engine.state()
 
     def metrics(self) -> TableMetrics:
         """What was done since the warehouse was opened, and how often inserts had to wait for the disk. A copy."""
-        return self._local.metrics()
+        return self._engine.metrics()
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name} {f.type}" for f in self.schema)

@@ -6,12 +6,11 @@ import os
 from types import TracebackType
 from typing import Any
 
-from tidewheel.care.backup import backup
-from tidewheel.care.check import check
-from tidewheel.care.report import BackupReport, CheckReport, Progress
-from tidewheel.engine import LocalEngine, open_engine
+from tidewheel.cluster.protocol import Engine
 from tidewheel.errors import ClosedError, SettingsError
+from tidewheel.model.report import BackupReport, CheckReport, Progress
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
+from tidewheel.seat import Seat, open_seat
 from tidewheel.settings import Settings
 from tidewheel.table import Table
 from tidewheel.write.recover import Recovery
@@ -20,7 +19,8 @@ from tidewheel.write.recover import Recovery
 def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> Warehouse:
     """Open the warehouse in a folder; it is created if missing. A context manager; `close` flushes.
 
-    The same folder may be opened several times in one process: all share one engine. A second process is refused.
+    The same folder may be opened any number of times: the first process owns the warehouse, every other attaches to it and has the same
+    tables with the same fresh rows, under the owner's settings. If the owner dies, the next call of another process takes its place.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise SettingsError(f"a warehouse is opened by the path of its folder, not {path!r}")
@@ -28,24 +28,28 @@ def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> W
         raise SettingsError(f"{path}: this version keeps a warehouse in a local folder; give a path")
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(f"settings is a tw.Settings, not {settings!r}")
-    return Warehouse(open_engine(path, settings))
+    return Warehouse(open_seat(path, settings))
 
 
 class Warehouse:
     """Tables in a folder. Every call may be made from any thread."""
 
-    def __init__(self, engine: LocalEngine) -> None:
-        self._engine = engine
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
         self._open = True
+
+    @property
+    def _engine(self) -> Engine:
+        return self._seat.engine()
 
     def create_table(
         self, name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str = "1 hour", if_exists: str = "error"
     ) -> Table:
         """Create a table: an Arrow schema, a time column and a key. With `if_exists="open"`, open it if it is there and the same."""
-        return Table(self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
+        return Table(self._seat, self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
 
     def table(self, name: str) -> Table:
-        return Table(self._live().table(name))
+        return Table(self._seat, self._live().table(name))
 
     def tables(self) -> list[str]:
         """The names of all tables."""
@@ -66,7 +70,7 @@ class Warehouse:
         `print` what it returns, or ask its `ok` and `problems`. With `repair`, files that no table knows are moved into
         `quarantine/`; nothing is deleted. `progress` is told how many bytes are done, and of how many.
         """
-        return check(self._live(), repair, progress)
+        return self._live().check(repair, progress)
 
     def backup(self, folder: str | os.PathLike[str], *, verify: str = "all", progress: Progress | None = None) -> BackupReport:
         """Make a backup in a folder, or renew the one that is there. Inserts and queries go on meanwhile.
@@ -74,18 +78,18 @@ class Warehouse:
         Every row inserted before this call is in it. Chunks are hard links where the system can make them, else copies; only new ones
         are made. `verify="new"` does not read those again that an earlier backup made. `tw.restore` makes a warehouse of it.
         """
-        return backup(self._live(), folder, verify, progress)
+        return self._live().backup(folder, verify, progress)
 
-    def _live(self) -> LocalEngine:
+    def _live(self) -> Engine:
         if not self._open:
-            raise ClosedError(f"the warehouse {self._engine.root} was closed; open it again")
-        return self._engine
+            raise ClosedError(f"the warehouse {self._seat.root} was closed; open it again")
+        return self._seat.engine()
 
     def close(self) -> None:
         """Flush all tables and let go of the warehouse. May be called twice."""
         if self._open:
             self._open = False
-            self._engine.close()
+            self._seat.leave()
 
     def __enter__(self) -> Warehouse:
         return self
@@ -96,7 +100,7 @@ class Warehouse:
     def __repr__(self) -> str:
         names = self.tables() if self._open else []
         return (
-            f"<Warehouse {self._engine.root}: {len(names)} table{'' if len(names) == 1 else 's'}>"
+            f"<Warehouse {self._seat.root}: {len(names)} table{'' if len(names) == 1 else 's'}>"
             if self._open
-            else f"<Warehouse {self._engine.root}, closed>"
+            else f"<Warehouse {self._seat.root}, closed>"
         )

@@ -30,7 +30,7 @@ from tidewheel.errors import CorruptionError, TidewheelError
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
-from tidewheel.read.result import Result
+from tidewheel.read.local_result import LocalResult
 
 SMALL = pa.schema(
     [
@@ -171,7 +171,7 @@ class Target:
             table = wh.create_table("t", schema, **create)
             table.insert(rows)
             table.flush()
-            self._local: LocalTable = table._local
+            self._local: LocalTable = table._engine
             (chunk,) = self._local.publisher.version.chunks
         self.record = chunk.record
         self.path = self.root / chunk.record.file
@@ -184,7 +184,7 @@ class Target:
         more = () if mapped else (LeafCache(1 << 22),)
         chunk = make(self.record, self._local.spec, publisher.shape, coder, self.file, *more)
         version = Version(1, ChunkSet(publisher.shape.width, [chunk]), (), (), (), publisher.coders.all)
-        return Result(self._local.coordinator, version, query).to_arrow()
+        return LocalResult(self._local.coordinator, version, query).to_arrow()
 
 
 def opened_frames() -> list[int]:

@@ -95,7 +95,7 @@ class Target:
         self.acknowledged = [batch(name, number, rows).to_pylist() for number, rows in enumerate(sizes(scale))]
         copy = shutil.copytree(root, root.with_name("look"))
         wh = tw.open(copy)
-        local = wh.table(name)._local
+        local = wh.table(name)._engine
         self.record: TableRecord = local.record
         self.widths = log.fixed_widths(local.publisher.shape) or ()
         abandon(wh._engine)

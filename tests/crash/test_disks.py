@@ -11,9 +11,10 @@ import pytest
 
 import tidewheel as tw
 from tests.crash.book import SCHEMA, Row, arrow, rows_of
-from tidewheel.engine import LocalEngine
 from tidewheel.env.faults import FaultyDisk
+from tidewheel.owner import OwnedEngine
 from tidewheel.testing.faulty_catalog import FaultyCatalog
+from tidewheel.testing.seats import held
 from tidewheel.write import flush
 
 ROWS = 200
@@ -32,7 +33,7 @@ def some(stream: int, number: int) -> list[Row]:
 @contextmanager
 def opened(disk: FaultyDisk, durability: str) -> Iterator[tw.Table]:
     settings = tw.Settings(durability=durability, chunk_bytes=4096, sealed_trees=2)
-    with tw.Warehouse(LocalEngine(disk.root, settings, disk, lambda path: FaultyCatalog(path, disk))) as wh:
+    with held(OwnedEngine(disk.root, settings, disk, lambda path: FaultyCatalog(path, disk), listen=False)) as wh:
         yield wh.create_table("t", SCHEMA, time="ts", key="k", if_exists="open")
 
 
@@ -96,7 +97,7 @@ def test_a_slow_disk_makes_inserts_wait(tmp_path: Path, durability: str) -> None
             thread.start()
         for thread in threads:
             thread.join()
-        publisher = table._local.publisher
+        publisher = table._engine.publisher
         assert publisher.metrics.waits > 0 and most <= 2 + len(threads)
         disk.slow = 0.0
     expected = sorted(some(9, 0) + [row for number in range(4) for n in range(8) for row in some(number, n)])

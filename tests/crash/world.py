@@ -12,8 +12,10 @@ import tidewheel as tw
 from tests.crash.book import SCHEMA, Book, Entry, Row, arrow, batch, rows_of
 from tidewheel.engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk, Plan
+from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon, stacks
 from tidewheel.testing.faulty_catalog import FaultyCatalog
+from tidewheel.testing.seats import held
 
 T = TypeVar("T")
 HANGS = 10.0
@@ -89,7 +91,7 @@ class World:
 
     def open(self) -> None:
         def open_() -> LocalEngine:
-            return LocalEngine(self.disk.root, self.settings, self.disk, lambda path: FaultyCatalog(path, self.disk))
+            return OwnedEngine(self.disk.root, self.settings, self.disk, lambda path: FaultyCatalog(path, self.disk), listen=False)
 
         for _ in range(3):
             try:
@@ -99,7 +101,7 @@ class World:
                 if not self.disk.met:
                     raise
         assert self._engine is not None
-        self._wh = tw.Warehouse(self._engine)
+        self._wh = held(self._engine)
         self._settle()
 
     @property

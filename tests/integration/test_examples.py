@@ -1,4 +1,4 @@
-"""What we tell people to type works: the examples, the README's code and the demo."""
+"""What we tell people to type works: the examples and the README's code."""
 
 from __future__ import annotations
 
@@ -72,18 +72,3 @@ def test_the_pages_tell_nothing_of_one_machine() -> None:
     pages = [HOME / "README.md", *(HOME / "docs").glob("*.md"), *EXAMPLES]
     for page in pages:
         assert not re.search(r"/(home|root|work|tmp)/|localhost|\b127\.0\.0\.1\b", page.read_text()), page
-
-
-def test_the_demo(tmp_path: Path) -> None:
-    out = run(["-m", "tidewheel.surfaces.cli", "demo", "--seconds", "3", "--rows-per-second", "50000", "--keep", "kept"], tmp_path)
-    assert "every inserted row was visible" in out and "Try next:" in out
-    code = "import tidewheel as tw; wh = tw.open('kept'); print(wh.table('taxi').rows > 50_000); wh.close()"
-    assert run(["-c", code], tmp_path) == "True\n"
-
-
-def test_the_demo_s_next_steps_work(tmp_path: Path) -> None:
-    out = run(["-m", "tidewheel.surfaces.cli", "demo", "--seconds", "1", "--rows-per-second", "20000", "--keep", "demo-data"], tmp_path)
-    steps = re.findall(r'python -c "(.*)"$', out, re.MULTILINE)
-    assert len(steps) == 2
-    assert "<Table taxi:" in run(["-c", steps[0]], tmp_path)
-    assert "speed" in run(["-c", steps[1]], tmp_path)

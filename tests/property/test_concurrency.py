@@ -125,7 +125,7 @@ def test_readers_see_whole_batches_exactly_once(tmp_path: Path, servers: int) ->
             assert len(result) == result.to_arrow().num_rows
 
         def disturb() -> None:
-            publisher = table._local.publisher
+            publisher = table._engine.publisher
             for server in publisher.servers:
                 server.check_at = 0
             publisher.redivide()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.model.arrays import unified
 from tidewheel.testing.oracle import OracleTable, plain, rows_of, same_rows, value_type
 from tidewheel.testing.strategies import KEY, KEY_TYPES, PAYLOADS, SERIAL, SIGN, TIME, VIEWS, Stream, TableCase
 from tidewheel.testing.values import build, limits
@@ -192,7 +193,7 @@ def test_a_package_is_remembered_when_another_insert_comes_between(tmp_path: Pat
         table = wh.create_table("t", schema, time="ts", key="k")
         table.insert(pa.record_batch([times(range(100)), pa.array(range(100))], schema=schema))
         table.flush()
-        publisher = table._local.publisher
+        publisher = table._engine.publisher
         place = publisher.place
 
         def slowly(batch: pa.RecordBatch, *more: Any) -> Any:
@@ -243,11 +244,11 @@ def test_keys_are_divided_anew_over_servers(tmp_path: Path, type_: pa.DataType) 
     with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:
         table = wh.create_table("t", schema, time="ts", key="k")
         table.insert(batch(0, 100))
-        before = table._local.publisher.dispatch
+        before = table._engine.publisher.placing.dispatch
         for i in range(3):
             table.insert(batch(1000 * (i + 1), 30_000))
         table.flush()
-        assert table._local.publisher.dispatch is not before
+        assert table._engine.publisher.placing.dispatch is not before
         table.insert(batch(0, 10))
         assert table.rows == len(table.query()) == 90_110
     with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:
@@ -256,3 +257,14 @@ def test_keys_are_divided_anew_over_servers(tmp_path: Path, type_: pa.DataType) 
 
 def test_views_are_key_types() -> None:
     assert all(value_type(v) in KEY_TYPES for v in VIEWS[:2])
+
+
+def test_joining_rows_leaves_the_callers_batch_as_it_is() -> None:
+    """Arrow unifies dictionaries that lie deep by changing its input, which another thread may be reading: that was a crash."""
+    type_ = pa.list_(pa.struct([("y", pa.dictionary(pa.int32(), pa.string()))]))
+    parts = [pa.array([[{"y": text}]], type_) for text in "ab"]
+    joined = unified(pa.chunked_array(parts, type_))
+    assert joined.to_pylist() == [[{"y": "a"}], [{"y": "b"}]]
+    again = [pa.Array._import_from_c_capsule(*part.__arrow_c_array__()) for part in parts]
+    assert [part.values.field(0).dictionary.to_pylist() for part in again] == [["a"], ["b"]]
+    assert joined.chunk(0).values.field(0).dictionary.to_pylist() == ["a", "b"]

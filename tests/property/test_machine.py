@@ -122,7 +122,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def update_templates(self) -> None:
-        publisher = self.table._local.publisher
+        publisher = self.table._engine.publisher
         with publisher.lock:
             for server in publisher.servers:
                 server.check_at = 0
@@ -133,7 +133,7 @@ class Machine(RuleBasedStateMachine):
     def divide_servers_anew(self) -> None:
         """As if the servers' shares had drifted apart."""
         with mock.patch("tidewheel.write.publish.is_uneven", lambda *_: True):
-            self.table._local.publisher.seal()
+            self.table._engine.publisher.seal()
 
     @rule(servers=st.integers(1, 3))
     def reopen(self, servers: int) -> None:

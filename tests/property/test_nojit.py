@@ -56,7 +56,7 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
         table.insert(batch)
         oracle.insert(batch)
     ask()
-    publisher = table._local.publisher
+    publisher = table._engine.publisher
     for server in publisher.servers:
         server.check_at = 0
     publisher.redivide()

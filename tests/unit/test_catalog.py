@@ -139,10 +139,10 @@ def test_small_records_round_trip(catalog: SqlCatalog) -> None:
     catalog.commit(Commit(table.id, 1, 1, masks=masks, packages=packages, batches=batches, servers=servers))
     assert catalog.masks(table.id) == list(masks)
     assert [catalog.package(table.id, p.name) for p in packages] == list(packages)
-    assert [catalog.stream_batch(table.id, b.stream, b.batch) for b in batches] == list(batches)
+    assert [catalog.last_batch(table.id, b.stream) for b in batches] == [batches[0], batches[0], batches[2]]
     assert catalog.servers(table.id) == list(servers)
     assert catalog.package(table.id, "none") is None
-    assert catalog.stream_batch(table.id, "r", 1) is None
+    assert catalog.last_batch(table.id, "none") is None and catalog.last_batch(other.id, "r") is None
     assert not (catalog.masks(other.id) or catalog.servers(other.id) or catalog.chunks(other.id) or catalog.partitions(other.id))
     assert catalog.package(other.id, "") is None
     catalog.commit(Commit(table.id, 1, 2))

@@ -24,10 +24,10 @@ import xxhash
 
 import tidewheel as tw
 from tidewheel.care.check import check, closed
-from tidewheel.care.report import CheckReport
 from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, Header, column_checksums, pack_index, unpack_index
 from tidewheel.chunk.writer import body_of, frame_checksum
 from tidewheel.env.disk import Disk
+from tidewheel.model.report import CheckReport
 from tidewheel.surfaces import cli
 
 N = 40_000  # more than two blocks
@@ -70,7 +70,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("check") / "wh"
     with tw.open(root) as wh:
         wh.create_table("points", POINTS, time="ts", key=tw.zorder("x", "y", bounds=(0, 0, 10, 100))).insert(points())
-        wh.create_table("plates", PLATES, time="day", key="plate", partition="7 days").insert(plates())
+        table = wh.create_table("plates", PLATES, time="day", key="plate", partition="7 days")
+        for start, rows in ((0, 1000), (1000, 1), (1001, 1999)):
+            table.insert(plates().slice(start, rows))
         wh.create_table("empty", POINTS, time="ts", key="y")
     return root
 
@@ -124,9 +126,9 @@ def test_a_healthy_warehouse_passes_open_and_closed(root: Path) -> None:
     report = look(root)
     assert report.ok and report.problems == ()
     assert (report.tables, report.chunks, report.rows) == (3, 2, N + 3000)
-    assert report.blocks == 5 * 3 + 9  # points: 4 columns and its codes; plates: 7 and two of codes
+    assert report.blocks == 5 * 3 + 10  # points: 4 columns and its codes; plates: 7, two of codes and the generations of its rows
     assert report.bytes == sum(map(len, before.values())) and report.segments == 0
-    assert str(report).startswith(f"{root}: 3 tables, 2 chunks, 24 blocks, 0 log segments, 43,000 rows checked in 0.")
+    assert str(report).startswith(f"{root}: 3 tables, 2 chunks, 25 blocks, 0 log segments, 43,000 rows checked in 0.")
     assert str(report).endswith("all is well") and repr(report).startswith("<CheckReport ")
     assert contents(root) == before
     with tw.open(root) as wh:
@@ -210,7 +212,7 @@ def test_a_flipped_byte_in_every_buffer_of_every_column(root: Path, table: str) 
         assert f"table '{table}': block 0 of column '{column}' is damaged" in problem.what
         assert "backup" in problem.todo
         seen.add(column)
-    assert len(seen) == (5 if table == "points" else 9)
+    assert len(seen) == (5 if table == "points" else 10)
     assert look(root).ok
 
 
@@ -323,6 +325,14 @@ def column(name: str, row: int, plus: int) -> Change:
     return change
 
 
+def generations(old: int, new: int) -> Change:
+    def change(parts: dict[str, Any]) -> None:
+        values = np.array(parts["columns"]["tidewheel.generation"])
+        parts["columns"]["tidewheel.generation"] = pa.array(np.where(values == old, np.uint8(new), values))
+
+    return change
+
+
 def set_to(**values: Any) -> Change:
     return lambda parts: parts.update(values)
 
@@ -361,6 +371,9 @@ def swap_times(parts: dict[str, Any]) -> None:
         ("points", column("tidewheel.key", 7, 1), "codes", "codes of 1 keys are not those of their values; the first is row 7"),
         ("plates", column("tidewheel.key", 0, 1), "codes", "codes of 1 keys"),
         ("plates", column("tidewheel.time", 9, 1), "codes", "codes of 1 times are not those of their values; the first is row 9"),
+        ("plates", generations(2, 3), "generations", "its rows came with generations 1 .. 4, but the header says 1 .. 3"),
+        ("plates", generations(0, 1), "generations", "its rows came with generations 2 .. 3, but the header says 1 .. 3"),
+        ("plates", in_header(batches=((1, 1), (3, 3))), "generations", "came with generation 2, which is not one of its batches"),
         ("points", in_header(key=(0, 1)), "region", "but the header says 0 .. 1"),
         ("points", in_header(time=(0, 1)), "region", "its rows have times 0 .. 39999000000, but the header says 0 .. 1"),
         ("points", in_header(id="0" * 23), "header", "id is '000"),
@@ -368,7 +381,7 @@ def swap_times(parts: dict[str, Any]) -> None:
         ("points", in_header(batches=((1, 5),)), "header", "batches"),
         ("points", in_header(generations=(1, 7)), "header", "generations is (1, 7) in the file, but (1, 1) in the catalog"),
         ("points", in_header(rows=N - 1), "header", f"says {N - 1} rows"),
-        ("points", in_header(format=2), "header", "use a newer version"),
+        ("points", in_header(format=3), "header", "use a newer version"),
         ("plates", in_header(layout='{"key": "x"}'), "header", "layout"),
     ],
 )  # fmt: skip
@@ -428,7 +441,7 @@ def test_a_generation_that_went_back(root: Path) -> None:
     sql(root, "UPDATE tables SET generation = 0 WHERE name = 'plates'")
     (problem,) = look(root).problems
     assert (problem.kind, problem.where) == ("catalog", "catalog.sqlite")
-    assert problem.what == "chunks of table 'plates' go up to generation 1, but the table has only reached 0"
+    assert problem.what == "chunks of table 'plates' go up to generation 3, but the table has only reached 0"
 
 
 def test_rows_that_belong_to_nothing(root: Path) -> None:

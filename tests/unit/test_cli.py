@@ -10,6 +10,7 @@ import pytest
 
 from tidewheel.errors import StorageError
 from tidewheel.surfaces import cli
+from tidewheel.surfaces.demo.numbers import Request as DemoRequest
 from tidewheel.surfaces.torture.drive import Request
 
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pandas", "pyarrow", "numpy", "rich")
@@ -24,7 +25,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_help_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demo", "--help"]) == 0
     out = capsys.readouterr().out
-    for option in ("--seconds", "--rows-per-second", "--keep", "--seed", "--debug"):
+    for option in ("--seconds", "--rows-per-second", "--keep", "--seed", "--without-spark", "--debug"):
         assert option in out
 
 
@@ -69,11 +70,10 @@ def test_wrong_command_lines_exit_with_2(argv: list[str], capsys: pytest.Capture
 
 def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(cli, "_demo", lambda options: seen.append(options) or 0)
-    argv = ["demo", "--seconds", "1.5", "--rows-per-second", "1_000", "--keep", "here", "--seed", "9"]
-    assert cli.main(argv) == 0
-    options = seen[0]
-    assert (options.seconds, options.rows_per_second, options.keep, options.seed) == (1.5, 1000, Path("here"), 9)
+    monkeypatch.setattr("tidewheel.surfaces.demo.command.run", lambda request: seen.append(request) or 0)
+    assert cli.main(["demo"]) == 0
+    assert cli.main(["demo", "--seconds", "1.5", "--rows-per-second", "1_000", "--keep", "here", "--seed", "9", "--without-spark"]) == 0
+    assert seen == [DemoRequest(), DemoRequest(1.5, 1000, Path("here"), 9, spark=False)]
 
 
 def test_torture_help_shows_every_option_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ from tidewheel.env.remote import RangeFiles
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
-from tidewheel.read.result import Result
+from tidewheel.read.local_result import LocalResult
 
 OURS = os.path.dirname(tw.__file__) + os.sep
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
@@ -106,7 +106,7 @@ def local(tmp_path: Path) -> Iterator[LocalTable]:
         table.insert(rows().slice(0, N // 2))
         table.flush()
         table.insert(rows().slice(N // 2, N))
-        yield table._local
+        yield table._engine
 
 
 def mapped(local: LocalTable) -> Callable[[], Version]:
@@ -161,7 +161,7 @@ def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable
     make = stored(local)
 
     def read(version: Version) -> pa.Table:
-        return Result(local.coordinator, version, QUERIES[query]).to_arrow()
+        return LocalResult(local.coordinator, version, QUERIES[query]).to_arrow()
 
     want = read(make())
     whole = Interrupt(0)

@@ -127,7 +127,7 @@ class TestTimeout:
         calls: list[int] = []
         real = materialise._column
         monkeypatch.setattr(materialise, "_column", lambda *a: (calls.append(1), time.sleep(0.05), real(*a))[2])
-        with tw.open(Path(str(table._local.engine.files.root) + "-2")) as other:
+        with tw.open(Path(str(table._engine.engine.files.root) + "-2")) as other:
             wide = other.create_table("w", schema, time="ts", key="id")
             some = rows(2000)
             wide.insert(pa.table([some["id"], some["ts"], *([some["text"]] * 10)], schema=schema))
@@ -167,7 +167,7 @@ class TestRows:
                 table.query(key=5, max_rows=there - 1, **more).to_arrow()
 
     def test_nothing_is_read_if_it_is_known_before(self, table: tw.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tidewheel.read.result.rows_of", None)
+        monkeypatch.setattr("tidewheel.read.local_result.rows_of", lambda *_: pytest.fail("a row was read"))
         with pytest.raises(tw.LimitError, match="max_rows"):
             next(iter(table.query(max_rows=1000)))
 
@@ -243,7 +243,7 @@ class TestBytes:
         assert len(table.query(group_by=["id"], aggregate={"n": "count(*)"}, max_bytes=16 << 20).to_arrow()) == 1000
 
     def test_the_default_is_half_of_the_memory(self, table: tw.Table) -> None:
-        assert table._local.coordinator.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
+        assert table._engine.coordinator.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
         assert limits.Limits.of(tw.Settings(query_bytes=None)).bytes == math.inf
         assert limits.Limits.of(tw.Settings(query_bytes=1 << 20)).bytes == 1 << 20
 

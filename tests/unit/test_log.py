@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.engine import LocalEngine
 from tidewheel.env.disk import Disk
+from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.seats import held
 from tidewheel.warehouse import Warehouse
 from tidewheel.write import log as logs
 from tidewheel.write.log_format import COLUMNS, STREAM, Head, batch_of, entry, read_segment
@@ -51,7 +52,7 @@ def texts(first: int, last: int) -> pa.RecordBatch:
 
 
 def opened(root: Path, disk: Disk | None = None, **options: Any) -> Warehouse:
-    return Warehouse(LocalEngine(root, tw.Settings(**options), disk))
+    return held(OwnedEngine(root, tw.Settings(**options), disk, listen=False))
 
 
 def crash(wh: Warehouse) -> None:
@@ -165,7 +166,7 @@ class TestKeeping:
         wh = opened(tmp_path)
         table = wh.create_table("t", FIXED, time="ts", key="k")
         table.insert(fixed(0, 100))
-        publisher = table._local.publisher
+        publisher = table._engine.publisher
         monkeypatch.setattr(publisher, "next_job", lambda: None)  # nothing but the replace is flushed
         table.replace(fixed(20, 30), time=(0, 49))
         table.insert(fixed(10, 15))
@@ -406,7 +407,7 @@ class TestDisks:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:
-                patch.setattr(table._local.publisher.log, "wait", interrupted)
+                patch.setattr(table._engine.publisher.log, "wait", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     table.insert(fixed(0, 10), package="p")
             assert table.insert(fixed(0, 10), package="p").duplicate
@@ -428,7 +429,7 @@ class TestDisks:
             for thread in threads:
                 thread.join()
             assert table.rows == 80
-            assert table._local.publisher.log.syncs < 40
+            assert table._engine.publisher.log.syncs < 40
 
     def test_an_interrupt_in_a_write_leaves_no_trace(self, tmp_path: Path) -> None:
         class Interrupted(Disk):

@@ -193,7 +193,7 @@ def test_the_division_over_servers_settles(tmp_path: Path) -> None:
             k = np.where(random.random(20_000) < 0.4, random.integers(0, 1000, 20_000), random.integers(0, 100_000, 20_000))
             t = pa.array(np.arange(20_000) + i * 20_000).cast(pa.timestamp("us"))
             table.insert(pa.record_batch([pa.array(k), t], schema=SCHEMA))
-        dispatch = table._local.publisher.dispatch
+        dispatch = table._engine.publisher.placing.dispatch
         assert dispatch is not None
         shares = np.bincount(np.searchsorted(dispatch.inner, k, side="right"), minlength=4)
         assert shares.max() < 1.6 * shares.mean(), shares
@@ -264,7 +264,7 @@ def test_the_region_index_serves_text_keys_too(tmp_path: Path, monkeypatch: pyte
         for i in range(30):
             table.insert([{"k": f"plate-{j:04d}", "ts": i * 100 + j} for j in range(50)])
             table.flush()
-        assert len(table._local.publisher.version.coders) > 1 and table._local.publisher.version.chunks.index is not None
+        assert len(table._engine.publisher.version.coders) > 1 and table._engine.publisher.version.chunks.index is not None
         found = table.query(key=("plate-0010", "plate-0012"), time=(1000, 1199))
         assert len(found.to_arrow()) == 6 and found.stats.regions_read <= 3
 

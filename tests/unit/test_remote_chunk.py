@@ -98,9 +98,9 @@ class Setup:
 
     def answers(self, query: Query) -> tuple[pa.Table, pa.Table]:
         """(mapped, remote)"""
-        from tidewheel.read.result import Result
+        from tidewheel.read.local_result import LocalResult
 
-        near, far = Result(self.table.coordinator, self.near, query), Result(self.table.coordinator, self.far, query)
+        near, far = LocalResult(self.table.coordinator, self.near, query), LocalResult(self.table.coordinator, self.far, query)
         answers = near.to_arrow(), far.to_arrow()
         assert near.stats.leaves_read == far.stats.leaves_read
         assert near.stats.leaves_skipped == far.stats.leaves_skipped

@@ -102,7 +102,7 @@ class TestPackages:
             taxi = create(wh)
             taxi.insert(rows(0, 1000))
             taxi.flush()
-            publisher = taxi._local.publisher
+            publisher = taxi._engine.publisher
             place = publisher.place
             busy = threading.local()
 

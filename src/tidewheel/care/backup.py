@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidewheel.care.manifest import FILE, Manifest, Stored, TableEntry, catalog_file, digest, is_ours
-from tidewheel.care.report import BackupReport, Progress
 from tidewheel.care.stored import read_chunk
 from tidewheel.catalog.migrations import made_by
 from tidewheel.chunk import names
@@ -29,6 +28,7 @@ from tidewheel.env.files import LocalFiles
 from tidewheel.env.holding import hold
 from tidewheel.errors import ClosedError, CorruptionError, InputError, StorageError
 from tidewheel.model.records import ChunkRecord, Snapshot
+from tidewheel.model.report import BackupReport, Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.rejects import SUFFIX
 

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from tidewheel.care.leaves import compare
 from tidewheel.care.logs import HeldLog
-from tidewheel.care.report import ERROR, WARNING, CheckReport, Problem, Progress
 from tidewheel.care.stored import Finding, read_chunk
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.protocol import CatalogReader
@@ -28,6 +27,7 @@ from tidewheel.errors import ClosedError, NotFoundError, StorageError
 from tidewheel.index.version import Version
 from tidewheel.local_table import LocalTable
 from tidewheel.model.records import ChunkRecord, MaskRecord, TableRecord
+from tidewheel.model.report import ERROR, WARNING, CheckReport, Problem, Progress
 from tidewheel.model.schema import TableSpec
 
 _PUT_BACK = 'Put the file back from a backup, where it has the same name; until then, query with on_corrupt="skip".'

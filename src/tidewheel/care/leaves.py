@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.care.stored import Finding, StoredChunk
-from tidewheel.chunk.format import Array, code_columns, zoned_columns
+from tidewheel.chunk.format import GENERATIONS, Array, code_columns, zoned_columns
 from tidewheel.model.coders import key_coder
 from tidewheel.model.codes import Codes, FloatCoder, IntegerCoder, fixed, integer_codes
 from tidewheel.model.times import INT64_MIN
@@ -40,6 +40,7 @@ def compare(chunk: StoredChunk) -> Iterator[Finding]:
     yield from _masks(chunk, times)
     yield from _region(chunk, codes, times)
     yield from _partitions(chunk, times)
+    yield from _generations(chunk)
 
 
 def _starts_are_right(chunk: StoredChunk) -> bool:
@@ -161,6 +162,23 @@ def _partition_rows(times: Codes, width: int) -> dict[int, int]:
         values, counts = np.unique(numbers, return_counts=True)
         pairs = zip(values.tolist(), counts.tolist(), strict=True)
     return {max(number * width, INT64_MIN): rows for number, rows in pairs}
+
+
+def _generations(chunk: StoredChunk) -> Iterator[Finding]:
+    """The generation of each row: of one of the chunk's batches, and from its first to its last."""
+    if GENERATIONS not in chunk.batch.schema.names or GENERATIONS in chunk.damaged:
+        return
+    column = chunk.batch.column(GENERATIONS)
+    first, last = chunk.header.generations
+    found = np.unique(fixed(column, column.type.to_pandas_dtype())).astype(np.int64) + first
+    if (found[0], found[-1]) != (first, last):
+        yield Finding("generations", f"its rows came with generations {found[0]} .. {found[-1]}, but the header says {first} .. {last}")
+    within = np.zeros(len(found), np.bool_)
+    for lo, hi in chunk.header.batches:
+        within |= (found >= lo) & (found <= hi)
+    if not within.all():
+        stray = int(found[~within][0])
+        yield Finding("generations", f"rows of it came with generation {stray}, which is not one of its batches {chunk.header.batches}")
 
 
 def _least_greatest(chunk: StoredChunk, codes: Codes) -> tuple[Array, Array]:

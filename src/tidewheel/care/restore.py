@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidewheel.care.manifest import FILE, Manifest, Stored, digest
-from tidewheel.care.report import Progress, RestoreReport
 from tidewheel.catalog.lease import FILE as LOCK
 from tidewheel.catalog.lease import lock
 from tidewheel.chunk import names
@@ -20,6 +19,7 @@ from tidewheel.env.disk import Disk
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.holding import hold
 from tidewheel.errors import CorruptionError, InputError, NotFoundError, StorageError
+from tidewheel.model.report import Progress, RestoreReport
 
 
 def restore(

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.chunk.format import (
-    FORMAT,
     HEADER_KEY,
     INDEX_KEY,
+    READABLE,
     Array,
     Header,
     Leaves,
@@ -86,7 +86,7 @@ def _open(record: ChunkRecord, spec: TableSpec, whole: pa.Buffer) -> StoredChunk
         file = pa.ipc.open_file(whole)
         batch = file.get_batch(0)
         header = Header.from_json(batch.schema.metadata[HEADER_KEY], where)
-        columns = stored_schema(spec)
+        columns = stored_schema(spec, _generations(header, batch))
         if batch.schema.names != columns.names or batch.schema.types != columns.types:
             raise _Unreadable("header", f"its columns are not the table's:\n{batch.schema.remove_metadata()}")
         packed = base64.b64decode(batch.schema.metadata[INDEX_KEY])
@@ -108,19 +108,20 @@ def _header(chunk: StoredChunk, whole: pa.Buffer) -> Iterator[Finding]:
     body = body_of(chunk.batch, whole)
     same: tuple[tuple[str, Any, Any], ...] = (
         ("format", header.format, record.format),
-        ("format", FORMAT, record.format),
         ("id", header.id, record.id),
         ("server", header.server, record.server),
         ("late", header.late, bool(record.late)),
         ("rows", header.rows, record.rows),
         ("prefix", header.prefix, record.prefix),
-        ("generations", header.generations, (record.generation_lo, record.generation_hi)),
+        ("generations", header.generations if any(header.generations) else _of_load(record), (record.generation_lo, record.generation_hi)),
         ("body", body, (record.body_lo, record.body_hi)),
         ("layout", header.layout, spec.layout_json()),
         ("fields", header.fields, spec.field_ids),
         ("zones", header.zones, zoned_columns(spec)),
         ("block_rows", header.block_rows, BLOCK_ROWS),
     )
+    if record.format not in READABLE:
+        yield Finding("header", f"the catalog says that it has format {record.format}, which there is not")
     for name, found, known in same:
         if found != known:
             yield Finding("header", f"{name} is {found!r} in the file, but {known!r} in the catalog")
@@ -128,6 +129,17 @@ def _header(chunk: StoredChunk, whole: pa.Buffer) -> Iterator[Finding]:
     rising = all(a[0] <= a[1] < b[0] for a, b in zip(spans, (*spans[1:], (1 << 63, 0)), strict=True))
     if not spans or not rising or (spans[0][0], spans[-1][1]) != header.generations:
         yield Finding("header", f"its batches {spans} are not the generations {header.generations}")
+
+
+def _generations(header: Header, batch: pa.RecordBatch) -> pa.DataType | None:
+    """The type of the column with the rows' generations, if there must be one."""
+    last = batch.schema.types[-1]
+    return last if header.format > 1 and header.generations[0] < header.generations[1] and pa.types.is_unsigned_integer(last) else None
+
+
+def _of_load(record: ChunkRecord) -> tuple[int, int]:
+    """The generations of a chunk whose file was written before they were known: one, which only the catalog has."""
+    return record.generation_hi, record.generation_hi
 
 
 def _blocks(chunk: StoredChunk) -> Iterator[Finding]:

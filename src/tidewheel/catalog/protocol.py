@@ -47,7 +47,9 @@ class CatalogReader(Protocol):
 
     def package(self, table_id: int, name: str) -> PackageRecord | None: ...
 
-    def stream_batch(self, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None: ...
+    def last_batch(self, table_id: int, stream: str) -> StreamBatchRecord | None:
+        """The greatest batch of a stream that was committed. Only the newest of a stream are kept."""
+        ...
 
     def servers(self, table_id: int) -> list[ServerRecord]:
         """Ordered by server number."""

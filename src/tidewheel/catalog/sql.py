@@ -45,6 +45,10 @@ def open_sqlite(path: str | Path) -> SqlCatalog:
     return SqlCatalog(sqlite_engine(path), str(path))
 
 
+BATCHES_KEPT = 1000
+"""Of a stream: the last says all, but a backup may need the one that was the last at its generation."""
+
+
 class SqlCatalog:
     """A `CatalogWriter`. Owns its engine: `close` disposes of it. `where` names the database in messages."""
 
@@ -115,9 +119,12 @@ class SqlCatalog:
         with self._reading() as conn:
             return _package(conn, table_id, name)
 
-    def stream_batch(self, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None:
+    def last_batch(self, table_id: int, stream: str) -> StreamBatchRecord | None:
+        b = stream_batches.c
+        query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id, b.stream == stream)
         with self._reading() as conn:
-            return _stream_batch(conn, table_id, stream, batch)
+            row = conn.execute(query.order_by(b.batch.desc()).limit(1)).first()
+            return None if row is None else StreamBatchRecord(*row)
 
     def servers(self, table_id: int) -> list[ServerRecord]:
         query = select(servers.c.server, servers.c.key_lo, servers.c.prefix).where(servers.c.table_id == table_id)
@@ -278,3 +285,8 @@ def _add_batches(conn: Connection, commit: Commit) -> None:
         if old := _stream_batch(conn, commit.table_id, new.stream, new.batch):
             raise ExistsError(f"batch {new.batch} of stream {new.stream!r} was published before, with generation {old.generation}; skip it")
         conn.execute(insert(stream_batches).values(table_id=commit.table_id, **asdict(new)))
+    b = stream_batches.c
+    for stream in {new.stream for new in commit.batches}:
+        mine = (b.table_id == commit.table_id) & (b.stream == stream)
+        last = conn.execute(select(func.max(b.batch)).where(mine)).scalar_one()
+        conn.execute(delete(stream_batches).where(mine, b.batch <= last - BATCHES_KEPT))

@@ -1,4 +1,4 @@
-"""The chunk format, version 1, as values and bytes: docs/chunk-format.md in code. No I/O."""
+"""The chunk format, versions 1 and 2, as values and bytes: docs/chunk-format.md in code. No I/O."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ import xxhash
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
+from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec, ZOrder
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)
+"""The formats that there have been; only the last is written."""
 HEADER_KEY = b"tidewheel.chunk"
 INDEX_KEY = b"tidewheel.index"
 KEY_CODES = "tidewheel.key"
 TIME_CODES = "tidewheel.time"
+GENERATIONS = "tidewheel.generation"
 
 REMEDY = 'restore the file from a backup, or leave its rows out with on_corrupt="skip"'
 
@@ -88,7 +92,7 @@ class Header:
     def from_json(cls, text: bytes, file: str) -> Header:
         try:
             data = json.loads(text)
-            if data["format"] != FORMAT:
+            if data["format"] not in READABLE:
                 raise FormatError(f"chunk {file} has format {data['format']}, this Tidewheel reads up to {FORMAT}: use a newer version")
             data["layout"] = json.dumps(data["layout"], sort_keys=True)
             data["prefix"] = bytes.fromhex(data["prefix"])
@@ -108,14 +112,38 @@ def damaged_block(file: str, where: str, column: str, block: int, rows: tuple[in
     return CorruptionError(f"chunk {where}: block {block} of column {column!r} is damaged; {REMEDY}", file=file, rows=rows)
 
 
-def stored_schema(spec: TableSpec) -> pa.Schema:
-    """The columns of a chunk: the table's, then the codes that its own columns do not show."""
+def stored_schema(spec: TableSpec, generations: pa.DataType | None = None) -> pa.Schema:
+    """The columns of a chunk: the table's, then the codes that its own columns do not show, then its rows' generations, if they differ."""
     fields = list(spec.schema)
     if spec.direct_key < 0:
         fields.append(pa.field(KEY_CODES, pa.int64(), nullable=False))
     if spec.direct_time < 0:
         fields.append(pa.field(TIME_CODES, pa.int64(), nullable=False))
+    if generations is not None:
+        fields.append(pa.field(GENERATIONS, generations, nullable=False))
     return pa.schema(fields, spec.schema.metadata)
+
+
+def check_columns(found: pa.Schema, spec: TableSpec, record: ChunkRecord, file: str) -> None:
+    """Raises CorruptionError if a chunk does not have the columns it must have."""
+    schema = stored_schema(spec, found.types[-1] if has_generations(record) else None)
+    if found.names != schema.names:
+        raise CorruptionError(f"chunk {file} has columns {found.names}, its table {schema.names}: {REMEDY}")
+
+
+def has_generations(record: ChunkRecord) -> bool:
+    """Whether a chunk stores a generation for each row."""
+    return record.format > 1 and record.generation_lo < record.generation_hi
+
+
+def first_generation(record: ChunkRecord) -> int:
+    """The first generation that a row of a chunk is known to have come with."""
+    return record.generation_lo if record.format > 1 else record.generation_hi
+
+
+def generation_column(spec: TableSpec) -> int:
+    """The number of the stored column with the rows' generations, in chunks that have it."""
+    return len(stored_schema(spec))
 
 
 def code_columns(spec: TableSpec) -> tuple[int, int]:

@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, REMEDY, Array, Header, Leaves, is_intact, unpack_index
+from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, REMEDY, Array, Header, Leaves, check_columns, is_intact, unpack_index
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import ALL, TIES, Codes
 from tidewheel.model.pieces import BITS, FIXED, OTHER, column_kind
+from tidewheel.model.records import ChunkRecord
+from tidewheel.model.schema import TableSpec
 
 Range = tuple[int, int]
 """(offset in the file, size)"""
@@ -125,21 +127,21 @@ class Frame:
         return _open(sparse(self.size, [*self.ends, *parts])).column(column)
 
 
-def read_frame(head: Bytes, tail: Bytes, size: int, schema: pa.Schema, file: str) -> Frame:
-    """The frame of a chunk with these stored columns. Head and tail were compared with their checksum before."""
+def read_frame(head: Bytes, tail: Bytes, spec: TableSpec, record: ChunkRecord, file: str) -> Frame:
+    """The frame of a chunk of this table. Head and tail were compared with their checksum before."""
+    size = record.bytes
     ends = ((0, head), (size - len(tail), tail))
     whole = sparse(size, ends)
     stored = _open(whole)
-    if stored.schema.names != schema.names:
-        raise CorruptionError(f"chunk {file} has columns {stored.schema.names}, its table {schema.names}: {REMEDY}")
+    check_columns(stored.schema, spec, record, file)
     meta = stored.schema.metadata
     header = Header.from_json(meta[HEADER_KEY], file)
-    leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(schema), file)
+    leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, stored.num_columns, file)
     starts = leaves.starts.astype(np.int64)
     edges = np.union1d(starts, np.arange(0, header.rows, header.block_rows))
     leaf_of = np.searchsorted(starts, edges[:-1], side="right") - 1
     try:
-        places = tuple(_place(name, column, whole) for name, column in zip(schema.names, stored.columns, strict=True))
+        places = tuple(_place(name, column, whole) for name, column in zip(stored.schema.names, stored.columns, strict=True))
     except ValueError as e:
         raise CorruptionError(f"chunk {file}: a column lies outside of it ({e}); {REMEDY}") from e
     kept = tuple((at, bytes(data)) for at, data in ends) if any(p.kind == OTHER for p in places) else ()

@@ -6,6 +6,9 @@ root/
   tables/<table id>/        chunks of one table: <chunk id>.arrow
                             <chunk id>.arrow.tmp while it is written
   logs/<table id>/          <epoch>-<number>.log: segments of its owner's log (docs/log-format.md)
+  staging/<job>/            chunks of a bulk load until it is committed
+  streams/<name>/           Spark's checkpoint of a stream that `tidewheel ingest` runs
+  owner/                    where the owner listens (cluster/address.py)
   quarantine/<when>/        what a repair took out of the way, under the names it had below the root
 """
 
@@ -21,6 +24,8 @@ ARROW = "arrow"
 TEMPORARY = ".tmp"
 LOGS = "logs"
 QUARANTINE = "quarantine"
+STAGING = "staging"
+STREAMS = "streams"
 
 _CHUNK = re.compile(rf"{TABLES}/\d+/[0-9a-f]{{23}}\.{ARROW}(\.tmp)?")
 
@@ -44,6 +49,20 @@ def is_chunk(file: str) -> bool:
 def chunk_file(table_id: int, chunk_id: str) -> str:
     """Relative to the root."""
     return f"{table_folder(table_id)}/{chunk_id}.{ARROW}"
+
+
+def staging_folder(job: str) -> str:
+    """Where the tasks of one bulk load write."""
+    return f"{STAGING}/{job}"
+
+
+def staged_file(folder: str, chunk_id: str) -> str:
+    return f"{folder}/{chunk_id}.{ARROW}"
+
+
+def stream_folder(name: str) -> str:
+    """The checkpoint of a stream."""
+    return f"{STREAMS}/{name}"
 
 
 def quarantined(file: str, when: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import threading
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.chunk.format import (
@@ -15,11 +16,14 @@ from tidewheel.chunk.format import (
     INDEX_KEY,
     Header,
     Leaves,
+    check_columns,
     code_columns,
     damaged_block,
     damaged_frame,
+    first_generation,
+    generation_column,
+    has_generations,
     is_intact,
-    stored_schema,
     unpack_index,
 )  # fmt: skip
 from tidewheel.chunk.writer import frame_checksum
@@ -30,7 +34,10 @@ from tidewheel.model.pieces import (
     BLOCKS,
     BOUNDS,
     CODER,
-    GENERATION,
+    GENERATION_HI,
+    GENERATION_LO,
+    GENERATION_WIDTH,
+    GENERATIONS,
     KEYS,
     KMAX,
     KMIN,
@@ -96,7 +103,8 @@ class Chunk:
         self.header: Header | None = None
         self.leaves: Leaves | None = None
         row: Row = np.zeros(shape.width, np.int64)
-        row[ROWS], row[CODER], row[GENERATION] = record.rows, coder, record.generation_hi
+        row[ROWS], row[CODER] = record.rows, coder
+        row[GENERATION_LO], row[GENERATION_HI] = first_generation(record), record.generation_hi
         row[KMIN], row[KMAX], row[TMIN], row[TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row
 
@@ -126,13 +134,14 @@ class Chunk:
         stored = pa.ipc.open_file(whole).get_batch(0)
         meta = stored.schema.metadata
         header = Header.from_json(meta[HEADER_KEY], self._where())
-        columns = stored_schema(self._spec).names
-        leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, len(columns), self._where())
+        check_columns(stored.schema, self._spec, record, self._where())
+        leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, stored.num_columns, self._where())
         # not from_arrays, which looks at offsets: nothing of the body may be looked at before it is verified
         batch = stored.select(list(range(len(self._spec.schema)))).replace_schema_metadata(self._spec.schema.metadata)
         key, time = code_columns(self._spec)
         keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
-        verified = np.zeros((len(columns), header.blocks), np.uint8)
+        verified = np.zeros((stored.num_columns, header.blocks), np.uint8)
+        generations = _generations(stored.columns[-1]) if has_generations(record) else None
 
         row = self.row
         self._shape.describe(batch, row)
@@ -141,6 +150,8 @@ class Chunk:
         row[ZONES], row[ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[MASKS], row[MASK_START], row[MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
         row[VERIFIED], row[BLOCKS] = verified.ctypes.data, header.blocks
+        if generations is not None:
+            row[GENERATIONS], row[GENERATION_WIDTH] = generations.ctypes.data, generations.itemsize
         self.header, self.leaves = header, leaves
         self._keep, self._verified, self._checksums, self._codes = stored, verified, checksums, (keys, times)
         row[OPEN] = 1
@@ -169,9 +180,22 @@ class Chunk:
         self.open()
         return self._codes[1]
 
+    def row_generations(self) -> npt.NDArray[Any] | None:
+        """The generation of each row, less the first; None if all rows came with the last. Verified."""
+        self.open()
+        if not has_generations(self.record):
+            return None
+        for block in range(self._verified.shape[1]):
+            self.verify(generation_column(self._spec), block)
+        return _generations(self._keep.columns[-1])
+
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
         weakref.finalize(self, self._files.remove, self.record.file)
 
     def _where(self) -> str:
         return f"{self._files.root}/{self.record.file}"
+
+
+def _generations(column: pa.Array) -> npt.NDArray[Any]:
+    return fixed(column, column.type.to_pandas_dtype())

@@ -23,7 +23,15 @@ import pyarrow as pa
 import xxhash
 
 from tidewheel.chunk.cache import Group, Key, LeafCache, Sized, Units
-from tidewheel.chunk.format import Array, code_columns, damaged_block, damaged_frame, stored_schema
+from tidewheel.chunk.format import (
+    Array,
+    code_columns,
+    damaged_block,
+    damaged_frame,
+    first_generation,
+    generation_column,
+    has_generations,
+)
 from tidewheel.chunk.layout import Bytes, Frame, Range, check_block, check_other, cut, read_frame
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
@@ -82,7 +90,8 @@ class RemoteChunk:
         self._files = files
         self._cache = cache
         row: Row = np.zeros(shape.width, np.int64)
-        row[p.ROWS], row[p.CODER], row[p.GENERATION] = record.rows, coder, record.generation_hi
+        row[p.ROWS], row[p.CODER] = record.rows, coder
+        row[p.GENERATION_LO], row[p.GENERATION_HI] = first_generation(record), record.generation_hi
         row[p.KMIN], row[p.KMAX], row[p.TMIN], row[p.TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row
 
@@ -105,6 +114,10 @@ class RemoteChunk:
 
     def times(self) -> Codes:
         return self._whole(code_columns(self._spec)[1])
+
+    def row_generations(self) -> Array | None:
+        """The generation of each row, less the first; None if all rows came with the last."""
+        return self._whole(generation_column(self._spec)) if has_generations(self.record) else None
 
     def verify(self, column: int, block: int) -> None:
         """Fetch one block of a stored column and check it, whatever the cache holds."""
@@ -132,7 +145,7 @@ class RemoteChunk:
         cut_by_key, cut_by_time = cut(leaves, klo, khi, mode, int(asked[p.T0]), int(asked[p.T1]))
         chosen = (np.flatnonzero(cut_by_key[frame.leaf_of]), np.flatnonzero(cut_by_time[frame.leaf_of]))
         wants = list(zip(code_columns(self._spec), chosen, strict=True))
-        keys, times = (_spread(frame, which, arrays) for (_, which), arrays in zip(wants, self._units(frame, wants), strict=True))
+        keys, times = (_spread(frame, c, which, arrays) for (c, which), arrays in zip(wants, self._units(frame, wants), strict=True))
         row = asked.copy()
         row[p.KEYS], row[p.TIMES] = keys[0], times[0]
         row[p.LEAVES], row[p.STARTS], row[p.BOUNDS] = leaves.count, leaves.starts.ctypes.data, leaves.bounds.ctypes.data
@@ -140,6 +153,16 @@ class RemoteChunk:
         row[p.MASKS], row[p.MASK_START], row[p.MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
         row[p.OPEN] = 1
         return Probe(row, (frame, leaves, keys[1], times[1]))
+
+    def with_generations(self, probe: Probe, positions: Codes, lengths: Codes) -> Probe:
+        """The same, with the generations of the rows in these segments, and in their leaves."""
+        frame, column = self.frame(), generation_column(self._spec)
+        chosen = _fragments(frame, *_span(frame.edges, positions, lengths))
+        (arrays,) = self._units(frame, [(column, chosen)])
+        address, keep = _spread(frame, column, chosen, arrays)
+        row = probe.row.copy()
+        row[p.GENERATIONS], row[p.GENERATION_WIDTH] = address, frame.places[column].width
+        return Probe(row, (*probe.keep, keep))
 
     def reach(self, positions: Codes, lengths: Codes) -> tuple[Codes, Codes]:
         """The rows [lo, hi) that are loaded for each segment: whole leaves."""
@@ -151,10 +174,7 @@ class RemoteChunk:
         """The leaves that these segments lie in, one after the other, as a piece of its own. Segments may come in any order."""
         frame = self.frame()
         first, last = _span(frame.edges, positions, lengths)
-        marks = np.zeros(len(frame.edges), np.int64)
-        np.add.at(marks, first, 1)
-        np.add.at(marks, last + 1, -1)
-        chosen = np.flatnonzero(np.cumsum(marks) > 0)
+        chosen = _fragments(frame, first, last)
         sizes = frame.edges[chosen + 1] - frame.edges[chosen]
         starts = np.cumsum(sizes) - sizes
         rows = int(sizes.sum())
@@ -174,7 +194,7 @@ class RemoteChunk:
             head, tail = self._files.read_ranges(record.file, [(0, record.body_lo), (record.body_hi, record.bytes - record.body_hi)])
             if xxhash.xxh3_64_intdigest(tail, xxhash.xxh3_64_intdigest(head)) != record.frame:
                 raise damaged_frame(record.file, self._where())
-            frame = read_frame(head, tail, record.bytes, stored_schema(self._spec), self._where())
+            frame = read_frame(head, tail, self._spec, record, self._where())
         except CorruptionError as e:
             e.file = record.file
             raise
@@ -268,10 +288,10 @@ class RemoteChunk:
                 row[slot + p.BIT_OFFSET], row[slot + p.VALUES] = array.offset, buffers[1]
                 row[slot + p.DATA] = buffers[2] if len(buffers) > 2 else 0
 
-    def _whole(self, column: int) -> Codes:
+    def _whole(self, column: int) -> Array:
         frame = self.frame()
         (arrays,) = self._units(frame, [(column, np.arange(len(frame.leaf_of)))])
-        return fixed(_join(arrays, frame.places[column].type), np.int64)
+        return fixed(_join(arrays, frame.places[column].type), _dtype(frame, column))
 
     def _damaged(self, frame: Frame, column: int, block: int) -> CorruptionError:
         place = frame.places[column]
@@ -287,15 +307,30 @@ def _span(edges: Array, positions: Codes, lengths: Codes) -> tuple[Codes, Codes]
     return np.searchsorted(edges, positions, side="right") - 1, np.searchsorted(edges, positions + lengths - 1, side="right") - 1
 
 
-def _spread(frame: Frame, which: Array, arrays: list[pa.Array]) -> tuple[int, Any]:
-    """Codes where they stand in the chunk: (address of row 0, what keeps it alive). Other rows are not there; nobody looks at them."""
+def _fragments(frame: Frame, first: Array, last: Array) -> Array:
+    """All that lie in one of the spans, in rising order."""
+    marks = np.zeros(len(frame.edges), np.int64)
+    np.add.at(marks, first, 1)
+    np.add.at(marks, last + 1, -1)
+    return np.flatnonzero(np.cumsum(marks) > 0)
+
+
+def _dtype(frame: Frame, column: int) -> Any:
+    """Of codes and generations: all are stored as integers."""
+    type_ = frame.places[column].type
+    return np.dtype(type_.to_pandas_dtype()) if pa.types.is_unsigned_integer(type_) else np.dtype(np.int64)
+
+
+def _spread(frame: Frame, column: int, which: Array, arrays: list[pa.Array]) -> tuple[int, Any]:
+    """Numbers where they stand in the chunk: (address of row 0, what keeps it alive). Other rows are not there; nobody looks at them."""
     if not len(which):
         return 0, None
     first = int(frame.edges[which[0]])
-    out: Codes = np.empty(int(frame.edges[which[-1] + 1]) - first, np.int64)
+    dtype = _dtype(frame, column)
+    out = np.empty(int(frame.edges[which[-1] + 1]) - first, dtype)
     for at, array in zip((frame.edges[which] - first).tolist(), arrays, strict=True):
-        out[at : at + len(array)] = fixed(array, np.int64)
-    return out.ctypes.data - 8 * first, out
+        out[at : at + len(array)] = fixed(array, dtype)
+    return out.ctypes.data - out.itemsize * first, out
 
 
 def _runs(array: pa.Array, edges: Array, which: Array) -> list[pa.Array]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
@@ -46,6 +47,8 @@ class Content(Protocol):
     def generations(self) -> tuple[int, int]: ...
     @property
     def batches(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def row_generations(self) -> npt.NDArray[Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,15 @@ def write_chunk(
     file = names.chunk_file(table.id, chunk_id)
     leaves = content.leaves
 
-    # 1. the columns, with the codes that they do not show themselves
+    # 1. the columns, with the codes and generations that they do not show themselves
     columns = list(content.batch.columns)
     if spec.direct_key < 0:
         columns.append(pa.array(content.codes))
     if spec.direct_time < 0:
         columns.append(pa.array(content.times))
+    generations = None if content.row_generations is None else pa.array(content.row_generations)
+    if generations is not None:
+        columns.append(generations)
 
     # 2. checksums, index, header
     rows = content.batch.num_rows
@@ -105,7 +111,7 @@ def write_chunk(
     )
 
     # 3. the file
-    schema = stored_schema(spec)
+    schema = stored_schema(spec, generations.type if generations is not None else None)
     schema = schema.with_metadata(metadata(schema, header, index))
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
 

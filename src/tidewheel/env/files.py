@@ -161,6 +161,16 @@ class LocalFiles:
         except OSError as e:
             raise StorageError(f"cannot keep {self.path(name)} as {self.path(new)}: {e}") from e
 
+    def adopt(self, name: str) -> None:
+        """Another process wrote this file, under its temporary name: from here on it is as if it had been written here."""
+        self.unfinished.add(name)
+
+    def modified(self, name: str) -> float:
+        """When a file or folder was last written to, in seconds since 1970; 0 if it is gone."""
+        with suppress(OSError):
+            return os.stat(self.path(name)).st_mtime
+        return 0.0
+
     def folders(self, name: str) -> Sequence[str]:
         """The names of the folders in a folder, which need not be one, or be there."""
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path(name)) as entries:

@@ -6,18 +6,22 @@ worth that is a run with one leaf, which a query scans as a whole.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.index.kernels import build_run
 from tidewheel.index.template import Template
-from tidewheel.model.arrays import take_rows
+from tidewheel.model.arrays import take_rows, unified
 from tidewheel.model.codes import Codes, KeyCoder, integer_codes
-from tidewheel.model.pieces import CODER, GENERATION, KEYS, TIMES, Row, Shape
+from tidewheel.model.pieces import CODER, GENERATION_HI, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, TIMES, Row, Shape
 from tidewheel.model.times import INT64_MIN
 
 RowNumbers = npt.NDArray[np.uint32]
+Generations = npt.NDArray[Any]
+"""Unsigned, of any width."""
 EVERY_ROW: RowNumbers = np.empty(0, np.uint32)
 
 ONE_LEAF = np.array([INT64_MIN], np.int64)
@@ -63,13 +67,17 @@ class Batch:
 
 
 class Run:
-    """Immutable once made, but for its generation, which is set when it is published."""
+    """Immutable once made, but for its generation, which is set when it is published.
+
+    Merged runs hold rows of several generations; `generations` then has each row's, less the first, in order of arrival.
+    """
 
     __slots__ = (
         "arrays",
         "bytes",
         "generation_hi",
         "generation_lo",
+        "generations",
         "is_small",
         "level",
         "row",
@@ -89,6 +97,7 @@ class Run:
         self.level = level
         self.bytes = source.bytes * count // n
         self.generation_lo = self.generation_hi = 0
+        self.generations: Generations | None = None
         self.is_small = count * SMALL < template.leaves and not whole
         """Not in leaf order."""
         self.row: Row = source.row.copy()
@@ -108,7 +117,14 @@ class Run:
     def publish(self, generation: int) -> None:
         """Called once, under the table's lock, before any reader can see the run."""
         self.generation_lo = self.generation_hi = generation
-        self.row[GENERATION] = generation
+        self.row[GENERATION_LO] = self.row[GENERATION_HI] = generation
+
+    def came_with(self, lo: int, hi: int, generations: Generations | None) -> None:
+        """The same for rows that were published before."""
+        self.generation_lo, self.generation_hi, self.generations = lo, hi, generations
+        self.row[GENERATION_LO], self.row[GENERATION_HI] = lo, hi
+        if generations is not None:
+            self.row[GENERATIONS], self.row[GENERATION_WIDTH] = generations.ctypes.data, generations.itemsize
 
     def own_rows(self) -> pa.RecordBatch:
         """This run's rows by themselves, in order of arrival."""
@@ -124,10 +140,20 @@ class Run:
 
 def coalesce(runs: list[Run], template: Template, shape: Shape) -> Run:
     """One run that holds the rows of several, in the order given. It covers all their generations."""
-    parts = pa.Table.from_batches([run.own_rows() for run in runs]).unify_dictionaries()
-    (data,) = parts.combine_chunks().to_batches()
+    parts = pa.Table.from_batches([run.own_rows() for run in runs])
+    (data,) = pa.Table.from_arrays(list(map(unified, parts.columns)), schema=parts.schema).combine_chunks().to_batches()
     run = Run(Batch(data, template.coder, shape), EVERY_ROW, template, level=1 + max(r.level for r in runs))
-    run.generation_lo = min(r.generation_lo for r in runs)
-    run.generation_hi = max(r.generation_hi for r in runs)
-    run.row[GENERATION] = run.generation_hi
+    lo, hi = min(r.generation_lo for r in runs), max(r.generation_hi for r in runs)
+    run.came_with(lo, hi, _generations(runs, lo, hi) if lo < hi else None)
     return run
+
+
+def _generations(runs: list[Run], lo: int, hi: int) -> Generations:
+    """Of the rows of all runs, less the first, in the narrowest type."""
+    each = np.repeat(np.array([run.generation_lo - lo for run in runs]), [run.rows for run in runs])
+    at = 0
+    for run in runs:
+        if run.generations is not None:
+            each[at : at + run.rows] += run.generations.astype(np.int64)
+        at += run.rows
+    return each.astype(np.min_scalar_type(hi - lo))

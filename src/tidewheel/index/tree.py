@@ -14,7 +14,7 @@ from tidewheel.index.run import Run, coalesce
 from tidewheel.index.template import Template
 from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import PackageRecord
+from tidewheel.model.records import Delivery
 
 FAN_IN = 16
 """So many small runs of one level become one run of the next."""
@@ -41,10 +41,10 @@ class Tree:
         "_counted",
         "born",
         "bytes",
+        "deliveries",
         "late",
         "matrix",
         "oldest",
-        "packages",
         "rows",
         "runs",
         "server",
@@ -65,10 +65,10 @@ class Tree:
         """The generation of the first row that came in."""
         self.rows = 0
         self.bytes = 0
-        self.packages: list[PackageRecord] = []
-        """Packages to be recorded when this tree is committed."""
+        self.deliveries: list[Delivery] = []
+        """To be recorded when this tree is committed."""
         self.spanning = False
-        """Holds part of a package whose other rows are in other trees: they must be committed together."""
+        """Holds part of a delivery whose other rows are in other trees: they must be committed together."""
         self.runs: list[Run] = []
         self.matrix = np.zeros((16, shape.width), np.int64)
         self.small: dict[int, int] = {}

@@ -8,7 +8,7 @@ neither changed nor deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Row
 from tidewheel.model.records import ChunkRecord, MaskRecord
+
+REVERSIBLE = ("replace", "overwrite")
+"""Masks for these reasons came with the generation after theirs, and before it nothing was hidden. All others hide for good."""
 
 
 class ChunkLike(Holder, Protocol):
@@ -30,6 +33,7 @@ class ChunkLike(Holder, Protocol):
     def open(self) -> Row: ...
     def codes(self) -> Codes: ...
     def times(self) -> Codes: ...
+    def row_generations(self) -> npt.NDArray[Any] | None: ...
     def verify(self, column: int, block: int) -> None: ...
     def condemn(self) -> None: ...
 
@@ -95,7 +99,7 @@ class ChunkSet:
 
 
 class Version:
-    __slots__ = ("chunks", "coders", "generation", "live", "masks", "sealed")
+    __slots__ = ("chunks", "coders", "generation", "live", "masks", "sealed", "settled")
 
     def __init__(
         self,
@@ -105,14 +109,22 @@ class Version:
         live: tuple[TreeView, ...],
         masks: tuple[MaskRecord, ...],
         coders: Sequence[KeyCoder],
+        settled: int | None = None,
     ) -> None:
         self.generation = generation
+        self.settled = generation if settled is None else settled
+        """No more rows will come with this generation or an earlier one; later ones may be given to a commit that is under way."""
         self.chunks = chunks
         self.sealed = sealed
         self.live = live
         self.masks = masks
         self.coders = coders
         """Only grows; a descriptor's CODER counts into it."""
+
+    def at(self, generation: int) -> Version:
+        """With the masks that there were at an earlier generation. It still holds the rows that came later."""
+        masks = tuple(m for m in self.masks if m.generation < generation or m.reason not in REVERSIBLE)
+        return Version(generation, self.chunks, self.sealed, self.live, masks, self.coders)
 
     @property
     def trees(self) -> tuple[TreeView, ...]:

@@ -25,6 +25,36 @@ def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.Record
     return pa.RecordBatch.from_arrays([take(column, rows) for column in batch.columns], schema=batch.schema)
 
 
+def unified(parts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values with one dictionary for all chunks, however deep it lies, so that they can be joined.
+
+    Arrow changes its input when the dictionary is two levels deep or more: it replaces a child of the child that all slices share. That
+    input is our callers', and other threads read it. So we give it a skeleton of its own, over the same buffers.
+    """
+    if _is_deep(parts.type):
+        chunks = [pa.Array._import_from_c_capsule(*chunk.__arrow_c_array__()) for chunk in parts.chunks]
+        parts = pa.chunked_array(chunks, parts.type)
+    return parts.unify_dictionaries()
+
+
+def _is_deep(type_: pa.DataType) -> bool:
+    """Whether a dictionary lies inside of something inside of this type."""
+    return any(has_dictionary(inner.field(j).type) for inner in _inner(type_) for j in range(inner.num_fields))
+
+
+def has_dictionary(type_: pa.DataType) -> bool:
+    """Whether values of this type need more than their own batch to be read."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return has_dictionary(type_.storage_type)
+    return pa.types.is_dictionary(type_) or any(has_dictionary(inner) for inner in _inner(type_))
+
+
+def _inner(type_: pa.DataType) -> list[pa.DataType]:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _inner(type_.storage_type)
+    return [type_.field(i).type for i in range(type_.num_fields)]
+
+
 def without_views(type_: pa.DataType) -> pa.DataType:
     """The type with views made into plain text and binary."""
 

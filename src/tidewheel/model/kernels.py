@@ -42,6 +42,18 @@ if nb.config.DISABLE_JIT:  # the kernels as plain Python, for a test and for a d
         return np.asarray(_Memory(address, n, dtype))
 
 
+@nb.njit(inline="always")
+def unsigned(address, width, i):
+    """Item i of unsigned numbers of 1, 2, 4 or 8 bytes each."""
+    if width == 1:
+        return np.int64(view(address, i + 1, np.uint8)[i])
+    if width == 2:
+        return np.int64(view(address, i + 1, np.uint16)[i])
+    if width == 4:
+        return np.int64(view(address, i + 1, np.uint32)[i])
+    return np.int64(view(address, i + 1, np.uint64)[i])
+
+
 @nb.njit("void(int64, int64, int64, int64, uint8[::1], int64[::1])", **JIT)
 def byte_codes(offsets, wide, data, n, prefix, out):
     """Order-preserving codes of byte strings: the eight bytes after `prefix`; strings outside the prefix are clamped.

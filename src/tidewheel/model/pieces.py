@@ -22,7 +22,7 @@ from tidewheel.model.schema import TableSpec
     ROWS,  # positions in the piece
     OPEN,  # 1 when the addresses below are filled in
     CODER,  # which of the version's key coders made its codes
-    GENERATION,  # the last generation it holds rows of
+    GENERATION_HI,  # the last generation that rows of it came with
     KMIN, KMAX, TMIN, TMAX,  # region, in codes
     KEYS, TIMES,  # int64 codes by row number
     LEAVES,  # how many leaves
@@ -33,10 +33,12 @@ from tidewheel.model.schema import TableSpec
     ORDERED,  # uint8[leaves]: leaf is in time order; 0: no leaf, 1: all leaves are
     MASKS, MASK_START, MASK_WIDTH,  # uint64[leaves]: which of at most 64 mini-ranges of the piece's time a leaf has rows in, or 0
     VERIFIED, BLOCKS,  # uint8[columns, blocks]: checksum verified; blocks per column (0: nothing to verify)
+    GENERATION_LO,  # the first generation that rows of it came with
+    GENERATIONS, GENERATION_WIDTH,  # unsigned, by row number: the row's generation less the first; bytes of each. 0: all rows have the same
     SOURCE, INDEX,  # filled in by a query: which matrix, which row of it
     T0, T1,  # filled in by a query: the time interval asked of this piece
     COLUMNS,  # from here on, SLOTS numbers per column
-) = range(26)  # fmt: skip
+) = range(29)  # fmt: skip
 
 VALIDITY, BIT_OFFSET, VALUES, DATA, SLOTS = range(5)
 """Per column: address of the validity bits (0: no nulls), offset in bits, address of values or offsets, address of bytes."""

@@ -27,6 +27,10 @@ class Query:
     max_rows: float | None = None
     max_bytes: float | None = None
     on_corrupt: str = "error"
+    after: int | None = None
+    """Only rows that came with a later generation."""
+    upto: int | None = None
+    """The table as it was at this generation: without rows that came later, with rows that were replaced later."""
 
 
 @dataclass(slots=True)

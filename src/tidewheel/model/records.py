@@ -83,12 +83,16 @@ class PackageRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamBatchRecord:
-    """One batch of a stream that has been published: (stream, batch) is unique per table."""
+    """One batch of a stream that has been published. A stream's batches come in order, so its last one says it for all before."""
 
     stream: str
     batch: int
     generation: int
     rows: int
+
+
+Delivery = PackageRecord | StreamBatchRecord
+"""What a batch of rows came as, to be recorded when they are committed, so that it comes only once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.chunk.format import generation_column
 from tidewheel.errors import QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.codes import EVERYWHERE, KeyCoder, KeyIntervals
@@ -21,7 +22,7 @@ from tidewheel.read.damage import Damage, find_intact
 from tidewheel.read.limits import Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, parse_order
-from tidewheel.read.scan import Found, StoredColumns, find
+from tidewheel.read.scan import Era, Found, StoredColumns, find
 from tidewheel.settings import Settings
 
 Mask = np.ndarray
@@ -38,6 +39,7 @@ class Coordinator:
         self.limits = Limits.of(settings)
         self.names: list[str] = spec.schema.names
         self._numbers = {n: i for i, n in enumerate(self.names)}
+        self._generations = generation_column(spec)
         self._all = Columns(list(range(len(self.names))), spec.schema, shape)
 
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
@@ -66,17 +68,36 @@ class Coordinator:
             intervals = intervals * len(version.coders)
         t0, t1 = pair(query.time, "time")
         first, last = spec.time.interval(t0, t1)
+        era: Era | None = None
+        if query.after is not None or query.upto is not None:
+            version, era = self._era(version, query)
         damage: Damage | None = None
         if query.on_corrupt == "error":
-            found = find(version, intervals, first, last, self.stored, watch)
+            found = find(version, intervals, first, last, self.stored, watch, era=era)
         else:
             found, damage = find_intact(
-                lambda known: find(version, intervals, first, last, self.stored, watch, known),
+                lambda known: find(version, intervals, first, last, self.stored, watch, known, era),
                 version,
                 lambda found: (columns, self.columns(version.coders[0].columns)) if found.doubtful else (columns,),
                 watch,
             )
         return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), damage)
+
+    def _era(self, version: Version, query: Query) -> tuple[Version, Era]:
+        """The version as it was, and the generations whose rows are wanted."""
+        name = self.spec.name
+        after = 0 if query.after is None else _generation(query.after, "after")
+        upto = version.settled if query.upto is None else _generation(query.upto, "upto")
+        if after > version.generation:
+            raise QueryError(
+                f"after: table {name!r} has only reached generation {version.generation}, not {after}: it is not the table that was read "
+                "before, or was restored to an earlier state. Read it from the beginning"
+            )
+        if upto > version.settled:
+            raise QueryError(f"upto: table {name!r} has only reached generation {version.settled}, not {upto}")
+        if query.after is None:
+            _check_known(version, upto, name)
+        return version.at(upto), Era(after, upto, self._generations)
 
     def _key_bounds(self, query: Query) -> tuple[Any, Any]:
         zorder = isinstance(self.spec.key, ZOrder)
@@ -136,6 +157,23 @@ def pair(bounds: Any, role: str) -> tuple[Any, Any]:
             raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
         return bounds[0], bounds[1]
     return bounds, bounds
+
+
+def _check_known(version: Version, generation: int, table: str) -> None:
+    """Whether rows came before or after this generation must be known of all of them. (Changes need only be told apart once.)"""
+    for chunk in version.chunks:
+        record = chunk.record
+        if record.format == 1 and record.generation_lo <= generation < record.generation_hi:
+            raise QueryError(
+                f"upto: which rows table {table!r} had at generation {generation} is not known, because {record.file} "
+                f"is a chunk of format 1; ask for generation {record.generation_hi} or a later one"
+            )
+
+
+def _generation(value: Any, role: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise QueryError(f"{role} is a generation, a whole number such as Ack.generation, not {value!r}")
+    return int(value)
 
 
 def check_limit(limit: Any) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, view
+from tidewheel.model.kernels import JIT, unsigned, view
 from tidewheel.model.pieces import (
     BIT_OFFSET,
     BLOCK_ROWS,
@@ -17,6 +17,10 @@ from tidewheel.model.pieces import (
     CODER,
     COLUMNS,
     DATA,
+    GENERATION_HI,
+    GENERATION_LO,
+    GENERATION_WIDTH,
+    GENERATIONS,
     INDEX,
     KEYS,
     KMAX,
@@ -363,6 +367,45 @@ def refine(segments, keep, out):
             if keep[at]:
                 n = _emit(out, n, segments[s, 0], a + i, a + i + 1, np.int64(0))
             at += 1
+    return n
+
+
+@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1])", **JIT)
+def by_generation(pieces, segments, after, upto, out):
+    """Segments of the rows that came with a generation after < g <= upto. Returns how many, or -1 if `out` is too short."""
+    n = 0
+    for s in range(segments.shape[0]):
+        row = pieces[segments[s, 0]]
+        a = segments[s, 1]
+        b = a + segments[s, 2]
+        lo = row[GENERATION_LO]
+        hi = row[GENERATION_HI]
+        if lo > after and hi <= upto:
+            n = _emit(out, n, segments[s, 0], a, b, segments[s, 3])
+            if n < 0:
+                return -1
+            continue
+        if hi <= after or lo > upto:
+            continue
+        least = after - lo  # what is stored counts from the first generation
+        most = upto - lo
+        each = row[GENERATIONS]
+        width = row[GENERATION_WIDTH]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        first = a
+        for i in range(a, b):
+            g = unsigned(each, width, np.int64(perm[i]) if some else i)
+            if g <= least or g > most:
+                if i > first:
+                    n = _emit(out, n, segments[s, 0], first, i, segments[s, 3])
+                    if n < 0:
+                        return -1
+                first = i + 1
+        if b > first:
+            n = _emit(out, n, segments[s, 0], first, b, segments[s, 3])
+            if n < 0:
+                return -1
     return n
 
 

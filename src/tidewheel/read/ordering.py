@@ -44,6 +44,8 @@ def parse_order(order_by: Any) -> list[SortKey]:
 
 def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
     """Sorted, stable, nulls last. Types that Arrow cannot sort are a QueryError."""
+    if not table.num_rows:
+        return table  # `take` refuses some types, even to take nothing of them
     try:
         by = pa.table({key.column: _sortable(table.column(key.column)) for key in keys})
         order = pc.sort_indices(by, [(k.column, "descending" if k.descending else "ascending", "at_end") for k in keys])

@@ -18,10 +18,25 @@ from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.errors import CorruptionError
 from tidewheel.index.version import Version
 from tidewheel.model.codes import KeyIntervals
-from tidewheel.model.pieces import CODER, COLUMNS, GENERATION, INDEX, OPEN, SLOTS, SOURCE, T0, T1, TMAX, TMIN, VALIDITY, Holder
+from tidewheel.model.pieces import (
+    CODER,
+    COLUMNS,
+    GENERATION_HI,
+    GENERATION_LO,
+    INDEX,
+    OPEN,
+    SLOTS,
+    SOURCE,
+    T0,
+    T1,
+    TMAX,
+    TMIN,
+    VALIDITY,
+    Holder,
+)
 from tidewheel.model.records import MaskRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.kernels import LONGEST, PENDING, STATS, closed, scan, select
+from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, closed, scan, select, unverified
 from tidewheel.read.limits import Watch
 
 if TYPE_CHECKING:
@@ -47,6 +62,26 @@ class StoredColumns:
 
     key: int
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """The generations after < g <= upto."""
+
+    after: int
+    upto: int
+    column: int
+    """Where a chunk stores them, if it does: the number of a stored column."""
+
+    def meets(self, pieces: Matrix) -> npt.NDArray[np.bool_]:
+        """Which pieces can have rows of these generations."""
+        some: npt.NDArray[np.bool_] = (pieces[:, GENERATION_HI] > self.after) & (pieces[:, GENERATION_LO] <= self.upto)
+        return some
+
+    def cuts(self, pieces: Matrix) -> npt.NDArray[np.bool_]:
+        """Which pieces can have rows of others."""
+        some: npt.NDArray[np.bool_] = (pieces[:, GENERATION_LO] <= self.after) | (pieces[:, GENERATION_HI] > self.upto)
+        return some
 
 
 @dataclass(slots=True)
@@ -103,8 +138,11 @@ def find(
     stored: StoredColumns,
     watch: Watch,
     damage: Damage | None = None,
+    era: Era | None = None,
 ) -> Found:
     """All segments that can hold rows of the query. `intervals` has the key intervals under each of the version's coders.
+
+    With `era`, only rows that came with its generations: that is decided here, for each row.
 
     Raises CorruptionError if something it needs is damaged; with `damage`, notes it there and leaves its rows out.
     """
@@ -112,7 +150,7 @@ def find(
     trees = version.trees
     considered = version.chunks.count + sum(tree.count for tree in trees)
     if not klo.shape[1] or t0 > t1 or not considered:
-        return Found(version, _NO_PIECES, _NO_SEGMENTS, considered)
+        return Found(version, version.chunks.matrix[:0], _NO_SEGMENTS, considered)
 
     # 1. the pieces whose region meets the query
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
@@ -126,6 +164,10 @@ def find(
         pieces[:count, INDEX] = chosen[pieces[:count, INDEX], INDEX]
     for number, tree in enumerate(trees):
         count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
+    if era is not None:
+        kept = pieces[:count][era.meets(pieces[:count])]
+        count = len(kept)
+        pieces[:count] = kept
     hidden = [m for m in version.masks if m.time_lo <= t1 and m.time_hi >= t0]
     if hidden and count:
         pieces, count = _cut_masked(hidden, pieces, count)
@@ -143,6 +185,8 @@ def find(
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = max(i.check for i in intervals)
     segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
+    if era is not None and era.cuts(pieces[:near]).any():
+        segments = _of_era(version, pieces, segments, era, watch, damage)
     for q in range(near, count):
         watch.check()
         number, coder = int(pieces[q, INDEX]), int(pieces[q, CODER])
@@ -150,12 +194,17 @@ def find(
         assert isinstance(chunk, RemoteChunk)
         try:
             probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode, damage.lost(number) if damage is not None else None)
+            one = probe.row.reshape(1, -1)
+            more, counts = _segments(version, one, 1, klo, khi, mode, stored, watch, damage)
+            if era is not None and era.cuts(one).any() and len(more):
+                more = more if damage is None else damage.cut(one, more)
+                probe = chunk.with_generations(probe, more[:, 1], more[:, 2])
+                more = _of_era(version, probe.row.reshape(1, -1), more, era, watch, None)
         except CorruptionError as e:
             if damage is None:
                 raise
             damage.note(number, e)
             continue
-        more, counts = _segments(version, probe.row.reshape(1, -1), 1, klo, khi, mode, stored, watch, damage)
         more[:, 0] = q
         segments = np.concatenate([segments, more])
         longest = max(stats[LONGEST], counts[LONGEST])
@@ -164,6 +213,7 @@ def find(
     read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
     if damage is not None:
         segments = damage.cut(pieces, segments)
+    if damage is not None or era is not None:
         rows, doubtful = int(segments[:, 2].sum()), int(segments[:, 3].sum())
     return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, nulls + count - near, near)
 
@@ -195,7 +245,22 @@ def _segments(
     return room[:n].copy(), stats
 
 
-_NO_PIECES: Matrix = np.empty((0, 1), np.int64)
+def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch: Watch, damage: Damage | None) -> Matrix:
+    """The segments without rows of other generations; of pieces that have no such rows, nothing is looked at."""
+    if damage is not None:
+        segments = damage.cut(pieces, segments)
+    looked_at = segments[era.cuts(pieces)[segments[:, 0]]]
+    todo, column = _scratch.todo, np.array([era.column], np.int64)
+    while n := unverified(pieces, looked_at, column, todo):
+        verify(version, pieces, todo[:n], watch, damage)
+        if damage is not None and damage.grown:  # all of this will be done again
+            break
+    room = np.empty((2 * len(segments) + 1024, 4), np.int64)
+    while (n := by_generation(pieces, segments, era.after, era.upto, room)) < 0:
+        room = np.empty((4 * len(room), 4), np.int64)
+    return room[:n]
+
+
 _NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
 
 
@@ -241,7 +306,7 @@ def _cut_masked(masks: list[MaskRecord], pieces: Matrix, count: int) -> tuple[Ma
     for row in pieces[:count]:
         spans = [(int(row[T0]), int(row[T1]))]
         for mask in masks:
-            if row[GENERATION] <= mask.generation and mask.time_lo <= row[TMAX] and mask.time_hi >= row[TMIN]:
+            if row[GENERATION_HI] <= mask.generation and mask.time_lo <= row[TMAX] and mask.time_hi >= row[TMIN]:
                 spans = [part for span in spans for part in _without(span, mask.time_lo, mask.time_hi)]
         for lo, hi in spans:
             if lo <= row[TMAX] and hi >= row[TMIN]:

@@ -14,11 +14,11 @@ from rich.table import Table as Grid
 import tidewheel as tw
 from tidewheel.care.check import check as check_house
 from tidewheel.care.check import closed
-from tidewheel.care.report import CheckReport, Progress
 from tidewheel.care.restore import restore as restore_folder
 from tidewheel.chunk import names
 from tidewheel.env.progress import Progress as Bar
 from tidewheel.errors import NotFoundError, OwnedError
+from tidewheel.model.report import CheckReport, Progress
 
 
 def check(root: Path, repair: bool, format_: str) -> int:

@@ -53,13 +53,15 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         parents=[shared],
-        help="insert a simulated taxi fleet and query it at the same time",
-        description="Insert a simulated taxi fleet and query it at the same time. Ctrl-C ends it early, with the summary.",
+        help="stream a simulated taxi fleet through Spark and query it at the same time",
+        description="Stream a simulated taxi fleet through Spark into a warehouse, while another process queries it. Ctrl-C ends it early, "
+        "with the summary.",
     )
-    demo.add_argument("--seconds", type=_seconds, default=20.0, metavar="N", help="how long to insert (default: 20)")
-    demo.add_argument("--rows-per-second", type=_count, default=200_000, metavar="N", help="how fast to insert (default: 200000)")
+    demo.add_argument("--seconds", type=_seconds, default=45.0, metavar="N", help="how long the fleet drives (default: 45)")
+    demo.add_argument("--rows-per-second", type=_count, default=20_000, metavar="N", help="how much it sends (default: 20000)")
     demo.add_argument("--keep", type=Path, metavar="DIR", help="make the warehouse in DIR and keep it (default: a temporary folder)")
     demo.add_argument("--seed", type=_seed, default=1, metavar="N", help="another number, another fleet (default: 1)")
+    demo.add_argument("--without-spark", action="store_true", help="insert the rows without Spark")
     _add_care(commands, shared)
     _add_torture(commands, shared)
     return parser
@@ -123,9 +125,11 @@ def _add_torture(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces import demo
+    from tidewheel.surfaces.demo import command, numbers
 
-    return demo.run(demo.Request(options.seconds, options.rows_per_second, options.keep, options.seed))
+    return command.run(
+        numbers.Request(options.seconds, options.rows_per_second, options.keep, options.seed, not options.without_spark)
+    )  # fmt: skip
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -11,27 +11,32 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tidewheel import engine as engines
+from tidewheel import seat as seats
 from tidewheel.chunk import names
 from tidewheel.engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk
+from tidewheel.owner import OwnedEngine
 
 PATIENCE = 10.0
 """Seconds after which a thread that does not end counts as hung."""
 
 
-def abandon(engine: LocalEngine, callers: Sequence[threading.Thread] = ()) -> None:
+def abandon(engine: object, callers: Sequence[threading.Thread] = ()) -> None:
     """Stop using a warehouse without flushing, releasing or tidying anything; the next open in this process finds it unowned.
 
     Its disk should have crashed, or its threads may finish what they are at. `callers` are threads that may be inside a
     call: that call ends with an error, and they are waited for.
     """
+    assert isinstance(engine, LocalEngine)
     disk = engine.files.disk
     if isinstance(disk, FaultyDisk):
         disk.kill()
-    with engines._registry_lock:
-        if engines._registry.get(engine.root) is engine:
-            del engines._registry[engine.root]
+    with seats._seats_lock:
+        seat = seats._seats.get(engine.root)
+        if seat is not None and id(seat._engine) == id(engine):
+            del seats._seats[engine.root]
+    if isinstance(engine, OwnedEngine) and engine.listener is not None:
+        engine.listener.close()
     engine._closed = engine._closing = True
     _stop_threads(engine, callers)
     if engine._ranges is not None:

@@ -39,6 +39,8 @@ class Rejected:
     column: str
     reason: str
     row: str
+    origin: str | None = None
+    """Where the row was before it came here: a file and line, or a topic, partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,14 @@ class Acceptor:
         self._check_size(batches)
         rejected = [r for p in problems for r in _rejected(p)]
         return Accepted(batches, sorted(rejected, key=lambda r: r.position))
+
+    def typed(self, part: Columns) -> pa.RecordBatch | None:
+        """The rows of a part as the table has them, or None if one of them does not fit: `accept` says which and why."""
+        try:
+            batch, problems = self._typed(part, 0, 1)
+        except BadRowsError:
+            return None
+        return None if problems else batch
 
     def _check_size(self, batches: list[pa.RecordBatch]) -> None:
         """A batch becomes visible at once, so all of it is in memory at once."""

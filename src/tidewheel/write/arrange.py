@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from tidewheel.chunk.format import Leaves
 from tidewheel.errors import StorageError
-from tidewheel.index.run import Run
+from tidewheel.index.run import Generations, Run
 from tidewheel.index.template import Template, coarser, leaves_for
 from tidewheel.index.tree import TreeView
-from tidewheel.model.arrays import take
+from tidewheel.model.arrays import take, unified
 from tidewheel.model.codes import Codes, integer_codes
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.model.times import INT64_MIN
@@ -40,6 +40,8 @@ class Arranged:
     leaves: Leaves
     generations: tuple[int, int]
     batches: tuple[tuple[int, int], ...]
+    row_generations: Generations | None
+    """Of each row, less the first; None if there is only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,9 @@ class Arranger:
         schema = runs[0].batch.schema
         columns = [_column(plan, runs, c, shape, known) for c in range(len(schema))]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        spans = sorted((run.generation_lo, run.generation_hi) for run in runs)
-        return Arranged(batch, codes, times, _leaves(starts, template, self._leaf_rows, codes, times, batch, zoned), *_generations(spans))
+        leaves = _leaves(starts, template, self._leaf_rows, codes, times, batch, zoned)
+        generations, batches = _generations(sorted((run.generation_lo, run.generation_hi) for run in runs))
+        return Arranged(batch, codes, times, leaves, generations, batches, _row_generations(plan, *generations))
 
 
 class _Room:
@@ -138,7 +141,7 @@ def _routed(run: Run, template: Template, shape: Shape) -> Run:
     if run.template is template and not run.is_small:
         return run
     again = Run(run.source.coded_by(template.coder, shape), run.row_numbers, template, whole=True)
-    again.generation_lo, again.generation_hi = run.generation_lo, run.generation_hi
+    again.came_with(run.generation_lo, run.generation_hi, run.generations)
     return again
 
 
@@ -151,6 +154,14 @@ def _generations(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], tuple[t
         else:
             merged.append([lo, hi])
     return (merged[0][0], merged[-1][1]), tuple((a, b) for a, b in merged)
+
+
+def _row_generations(plan: _Plan, first: int, last: int) -> Generations | None:
+    if first == last:
+        return None
+    out = plan.room.array(plan.rows, np.min_scalar_type(last - first))
+    k.place_generations(plan.runs, plan.bases, plan.place, first, out.itemsize, out.ctypes.data)
+    return out
 
 
 def _leaves(
@@ -232,7 +243,7 @@ def _arrow_column(plan: _Plan, runs: list[Run], c: int) -> pa.Array:
     np.cumsum([run.batch.num_rows for run in runs], out=batch_bases[1:])
     k.row_order(plan.runs, plan.bases, batch_bases, plan.place, order)
     parts = pa.chunked_array([run.batch.column(c) for run in runs], runs[0].batch.schema.field(c).type)
-    parts = parts.unify_dictionaries()
+    parts = unified(parts)
     whole = pa.concat_arrays(parts.chunks) if parts.num_chunks != 1 else parts.chunk(0)
     return take(whole, order)
 

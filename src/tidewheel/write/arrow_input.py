@@ -41,6 +41,8 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
             return _table(data)
         if isinstance(data, (list, tuple)):
             return _dicts(data, spec)
+        if isinstance(data, Columns):
+            return [data] if data.rows else []
         if isinstance(data, np.ndarray):
             return _structured(data)
         if module == "pandas" and hasattr(data, "iloc") and hasattr(data, "columns"):

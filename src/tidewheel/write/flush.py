@@ -32,10 +32,10 @@ from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord
+from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
-from tidewheel.write.publish import FlushJob, Publisher
+from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.server import better_template
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ class Flusher:
             else:
                 try:
                     self._remove(written.records)
+                    written.publisher.settle_generation()
                 finally:
                     written.done.set_exception(e)
         except BaseException as e:  # this thread ends, but nobody is to wait for it for ever
@@ -186,6 +187,7 @@ class Flusher:
             raise
         else:
             if written.done is not None:
+                written.publisher.settle_generation()
                 written.done.set_result(None)
         return True
 
@@ -193,13 +195,15 @@ class Flusher:
         """Steps 3 to 5. If this raises, nothing was committed, and the caller removes the files."""
         began = self._clock.monotonic()
         publisher, records, job, mask = written.publisher, written.records, written.job, written.mask
-        servers = publisher.new_servers
+        servers = publisher.placing.new_servers
+        delivered = job.deliveries if job else []
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._files.appear([r.file for r in records])
         self._catalog.commit(
             Commit(
                 table_id=publisher.table.id, epoch=self._epoch, generation=publisher.version.generation, add=tuple(records),
-                masks=(mask,) if mask else (), packages=tuple(job.packages) if job else (), servers=servers,
+                masks=(mask,) if mask else (), packages=tuple(d for d in delivered if isinstance(d, PackageRecord)),
+                batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
             )
         )  # fmt: skip
         publisher.committed(job, chunks, mask, servers)
@@ -225,13 +229,17 @@ class Flusher:
             publisher.drop()
         return records
 
-    def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord) -> None:
+    def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord, reserved: Reservation) -> None:
         """Commit new rows and the mask over the old ones in one transaction, then show both in one swap.
 
         The commit thread does it: an interrupt of the caller cannot come between the two.
         """
-        records = self.write(publisher, view) if view is not None and view.count else []
+        self.load(publisher, self.write(publisher, view) if view is not None and view.count else [], mask, reserved)
+
+    def load(self, publisher: Publisher, records: list[ChunkRecord], mask: MaskRecord | None, reserved: Reservation) -> None:
+        """Commit chunks that were written, perhaps elsewhere, and perhaps a mask; returns when they are part of the table."""
         done: Future[None] = Future()
+        reserved.handed_over = True
         self._written.put(Written(publisher, records, mask=mask, done=done))
         while True:
             try:

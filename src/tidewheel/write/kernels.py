@@ -5,8 +5,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, view
-from tidewheel.model.pieces import BIT_OFFSET, DATA, PERM, ROWS, STARTS, VALUES
+from tidewheel.model.kernels import JIT, unsigned, view
+from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, PERM, ROWS, STARTS, VALUES
 
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
@@ -61,6 +61,42 @@ def place_columns(runs, columns, bases, place):
                 out4 = view(columns[c, 2], _ANY, np.uint32)
                 for j in range(n):
                     out4[here[j]] = v4[perm[j]]
+
+
+@nb.njit("void(int64[:, ::1], int64[::1], uint32[::1], int64, int64, int64)", **JIT)
+def place_generations(runs, bases, place, first, width, out):
+    """The generation of each row, less the first, to its place: `out` is the address of numbers of so many bytes.
+
+    Most runs have one generation: then there is nothing to read but the places.
+    """
+    out1 = view(out, _ANY, np.uint8)
+    out2 = view(out, _ANY, np.uint16)
+    out4 = view(out, _ANY, np.uint32)
+    out8 = view(out, _ANY, np.uint64)
+    for r in range(runs.shape[0]):
+        here = place[bases[r] : bases[r + 1]]
+        n = here.shape[0]
+        since = runs[r, GENERATION_LO] - first
+        each = runs[r, GENERATIONS]
+        if each == 0 and width == 1:
+            for j in range(n):
+                out1[here[j]] = np.uint8(since)
+            continue
+        if each == 0 and width == 2:
+            for j in range(n):
+                out2[here[j]] = np.uint16(since)
+            continue
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        for j in range(n):
+            value = since if each == 0 else since + unsigned(each, runs[r, GENERATION_WIDTH], np.int64(perm[j]))
+            if width == 1:
+                out1[here[j]] = np.uint8(value)
+            elif width == 2:
+                out2[here[j]] = np.uint16(value)
+            elif width == 4:
+                out4[here[j]] = np.uint32(value)
+            else:
+                out8[here[j]] = np.uint64(value)
 
 
 @nb.njit("int64(int64[::1], int64[::1])", **JIT)

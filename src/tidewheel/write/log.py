@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,9 +24,10 @@ from tidewheel.chunk import names
 from tidewheel.env.files import Appender, LocalFiles
 from tidewheel.errors import NotSyncedError, StorageError
 from tidewheel.index.run import Run
+from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.pieces import COLUMNS as SLOT_0
 from tidewheel.model.pieces import FIXED, SLOTS, VALIDITY, VALUES, Row, Shape
-from tidewheel.model.records import PackageRecord, TableRecord
+from tidewheel.model.records import Delivery, PackageRecord, StreamBatchRecord, TableRecord
 from tidewheel.write.log_format import COLUMNS, MESSAGE, STREAM, Entry, Head, entry, lane_of
 
 
@@ -63,7 +64,7 @@ class Log:
         self.epoch = epoch
         self._durable = durability == "fsync"
         self._widths = fixed_widths(shape)
-        self._dictionaries = any(_has_dictionary(type_) for type_ in table.spec.schema.types)
+        self._dictionaries = any(has_dictionary(type_) for type_ in table.spec.schema.types)
         self._segments: list[_Segment] = []
         """All that are there, oldest first; the last one with an open file is written to."""
         self._lock = threading.Condition()
@@ -88,12 +89,12 @@ class Log:
 
     # ---- writing ----------------------------------------------------------------------------------------
 
-    def entries(self, placed: Sequence[Placed], package: PackageRecord | None) -> list[Entry]:
+    def entries(self, placed: Sequence[Placed], deliveries: Sequence[Delivery]) -> list[Entry]:
         """The records of a batch. Needs no lock: encodes and checksums all rows."""
         runs: dict[int, list[Placed]] = {}
         for one in placed:
             runs.setdefault(id(one[2].source.data), []).append(one)
-        about = b"" if package is None else json.dumps({n: getattr(package, n) for n in ("name", "rows", "rejected")}).encode()
+        about = json.dumps([_said_of(one) for one in deliveries]).encode() if deliveries else b""
         return [self._entry(parts, about) for parts in runs.values()]
 
     def _entry(self, parts: list[Placed], package: bytes) -> Entry:
@@ -270,22 +271,23 @@ def fixed_widths(shape: Shape) -> tuple[int, ...] | None:
     return shape.widths if all(kind == FIXED for kind in shape.kinds) else None
 
 
-def package_of(text: bytes, generation: int) -> PackageRecord:
-    """The package that a record says it brought."""
-    return PackageRecord(generation=generation, **json.loads(text))
+def deliveries_of(text: bytes, generation: int) -> list[Delivery]:
+    """What a record says its rows came as."""
+    said = json.loads(text) if text else []
+    known = [said] if isinstance(said, dict) else said  # the first logs named one package, without a list
+    return [(StreamBatchRecord if "stream" in one else PackageRecord)(generation=generation, **one) for one in known]
+
+
+def _said_of(delivery: Delivery) -> dict[str, object]:
+    said = asdict(delivery)
+    del said["generation"]  # the record has it
+    return said
 
 
 def _plain(row: Row, columns: int) -> list[int]:
     """The addresses of the columns' values, if none of them has nulls."""
     slots = row[SLOT_0 : SLOT_0 + SLOTS * columns].tolist()
     return [] if any(slots[VALIDITY::SLOTS]) else slots[VALUES::SLOTS]
-
-
-def _has_dictionary(type_: pa.DataType) -> bool:
-    """Whether values of this type need more than their own batch to be read."""
-    if isinstance(type_, pa.BaseExtensionType):
-        return _has_dictionary(type_.storage_type)
-    return pa.types.is_dictionary(type_) or any(_has_dictionary(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _stream(data: pa.RecordBatch) -> pa.Buffer:

@@ -1,4 +1,4 @@
-"""The log format, version 1, as values and bytes: docs/log-format.md in code. No I/O."""
+"""The log format, version 2, as values and bytes: docs/log-format.md in code. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import xxhash
 
 from tidewheel.errors import FormatError
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 named one package where this one has a list of deliveries; both are read."""
 COLUMNS, STREAM, MESSAGE = 1, 2, 3
 MORE, REST = 1, 2
 
@@ -173,7 +174,7 @@ def _read_head(buffer: pa.Buffer) -> tuple[Head | None, int, str]:
         return None, whole, "its head is incomplete"
     if Digest(buffer[:end]) != _SUM.unpack(buffer[end : end + _SUM.size])[0]:
         return None, 0, "its head is damaged"
-    if version != FORMAT:
+    if not 1 <= version <= FORMAT:
         raise FormatError(f"a log segment has format {version}, this Tidewheel reads up to {FORMAT}: use a newer version")
     values = json.loads(bytes(buffer[_START.size : end]))
     return Head(**{**values, "fields": tuple(values["fields"])}), whole, ""

@@ -10,27 +10,25 @@ version holds every row exactly once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, StorageError, TidewheelError
-from tidewheel.index.run import Batch, Run
-from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.coders import key_coder
-from tidewheel.model.records import MaskRecord, PackageRecord, ServerRecord, TableRecord
+from tidewheel.model.records import Delivery, MaskRecord, PackageRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
-from tidewheel.write.dispatch import Dispatch, even_dispatch, is_uneven
+from tidewheel.write.dispatch import is_uneven
 from tidewheel.write.log import Log
 from tidewheel.write.log_format import Entry
-from tidewheel.write.server import Coders, IndexingServer, better_template
+from tidewheel.write.place import Placed, Placing
+from tidewheel.write.server import better_template
 
 
 @dataclass(slots=True)
@@ -38,9 +36,18 @@ class FlushJob:
     """Sealed trees that are written and committed together; nearly always one."""
 
     views: list[TreeView]
-    packages: list[PackageRecord] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
     taken: bool = False
     """Being written or committed."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """A generation that is reserved for one commit."""
+
+    generation: int
+    handed_over: bool = False
+    """Whoever commits will settle it, also if the one who reserved it was interrupted."""
 
 
 class Publisher:
@@ -52,18 +59,12 @@ class Publisher:
         self.settings = settings
         self.shape = log.shape
         self.log = log
-        self.coders = Coders(key_coder(table.spec))
         self.metrics = TableMetrics()
         self.clock = clock
         self.lock = threading.Lock()
         self.flushed = threading.Condition(self.lock)
-        late_after = table.spec.time.seconds(settings.late_after)
-        self.servers = [IndexingServer(s, self.coders, self.shape, settings, late_after) for s in range(settings.indexing_servers)]
-        self.dispatch: Dispatch | None = None
-        self.begun = False
-        """Every server has its template."""
-        self.new_servers: tuple[ServerRecord, ...] = ()
-        """Key intervals that the next commit must record."""
+        self.placing = Placing(table.spec, settings, self.shape, self.lock)
+        self.servers, self.coders = self.placing.servers, self.placing.coders
         self.jobs: list[FlushJob] = []
         """Sealed and not yet committed, oldest first."""
         self.failure: TidewheelError | None = None
@@ -71,101 +72,58 @@ class Publisher:
         self.closed = ""
         """Why it takes no more rows; empty while it does."""
         self.dropped = False
+        self._reserved: int | None = None
+        """A generation whose rows are on their way."""
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
         self._wake = wake
 
     def resume(self, chunks: list[ChunkLike], masks: list[MaskRecord], servers: list[ServerRecord]) -> None:
         """Take up what the catalog knows. Called once, before the table is used."""
         self.version = Version(self.table.generation, ChunkSet(self.shape.width, chunks), (), (), tuple(masks), self.coders.all)
-        if len(servers) == len(self.servers):
-            coder = self.coders.all[self.coders.number(servers[0].prefix)]
-            self.dispatch = Dispatch(np.array([s.key_lo for s in servers], np.int64), coder)
+        self.placing.resume(servers)
 
     # ---- insert -----------------------------------------------------------------------------------------
 
-    def insert(self, data: list[pa.RecordBatch], package: PackageRecord | None = None) -> int:
+    def insert(self, data: list[pa.RecordBatch], deliveries: tuple[Delivery, ...] = ()) -> int:
         """Make these batches visible, all at once. Returns the generation that holds them."""
-        placed = [one for batch in data for one in self.place(batch)]
-        entries = self.log.entries(placed, package) if self.log.on else []
-        generation, logged = self._publish(placed, package, entries)
+        return self.insert_placed([one for batch in data for one in self.place(batch)], deliveries)
+
+    def place(self, data: pa.RecordBatch) -> list[Placed]:
+        """Encode a batch and make its runs: everything that needs no lock."""
+        return self.placing.place(data, self.version)
+
+    def insert_placed(self, placed: list[Placed], deliveries: tuple[Delivery, ...]) -> int:
+        """The same for rows that were placed before."""
+        entries = self.log.entries(placed, deliveries) if self.log.on else []
+        generation, logged = self._publish(placed, deliveries, entries)
         self.log.wait(logged)
         return generation
-
-    def place(self, data: pa.RecordBatch) -> list[tuple[IndexingServer, bool, Run]]:
-        """Encode a batch and make its runs: everything that needs no lock."""
-        dispatch = self.dispatch
-        coder = dispatch.coder if dispatch is not None else self.coders.all[0]
-        batch = Batch(data, coder, self.shape)
-        if dispatch is None or not self.begun:
-            dispatch = self._begin(batch)
-            batch = batch.coded_by(dispatch.coder, self.shape)
-        placed = []
-        for s, rows in dispatch.split(batch):
-            server = self.servers[s]
-            for late, run in server.runs(batch, rows):
-                placed.append((server, late, run))
-        return placed
 
     def holds(self, package: str) -> bool:
         """Whether a package is in a tree: visible, and not committed yet."""
         with self.lock:
-            return any(one.name == package for tree in self._trees() for one in tree.packages)
+            return any(package == one.name for tree in self._trees() for one in tree.deliveries if isinstance(one, PackageRecord))
+
+    def reached(self, stream: str) -> int | None:
+        """The last batch of a stream that is in a tree."""
+        with self.lock:
+            found = [one for tree in self._trees() for one in tree.deliveries if not isinstance(one, PackageRecord)]
+            return max((one.batch for one in found if one.stream == stream), default=None)
 
     def _trees(self) -> list[Tree]:
         """All that hold rows, sealed and live. Called with the lock held."""
         return [view.tree for view in self.version.sealed] + [tree for server in self.servers for tree in server.trees()]
 
-    def template_of(self, server: int, data: pa.RecordBatch) -> Template:
-        """The template for rows that a server had before a crash; the first to ask is the sample it is made from."""
-        if not self.begun:
-            self._begin(Batch(data, self.dispatch.coder if self.dispatch else self.coders.all[0], self.shape))
-        template = self.servers[server if server < len(self.servers) else 0].template
-        assert template is not None
-        return template
-
-    def _begin(self, batch: Batch) -> Dispatch:
-        """The first batch: divide the keys over the servers, and each server's over its leaves."""
-        with self.lock:
-            if self.dispatch is None:
-                first = self.coders.all[0]
-                coder = self.coders.all[self.coders.number(first.common_prefix(batch.data))]
-                self._divide_servers(even_dispatch(batch.coded_by(coder, self.shape).codes, len(self.servers), coder))
-            dispatch = self.dispatch
-            assert dispatch is not None
-            batch = batch.coded_by(dispatch.coder, self.shape)
-            for server in self.servers:
-                if server.template is None:
-                    server.begin(batch, self._last_chunk(server.number))
-            self.begun = True
-            return dispatch
-
-    def _last_chunk(self, server: int) -> ChunkLike | None:
-        """The server's newest ordinary chunk. One that cannot be read is no reason to refuse rows."""
-        for chunk in reversed(list(self.version.chunks)):
-            if chunk.record.server == server and not chunk.record.late:
-                try:
-                    chunk.open()
-                except TidewheelError:
-                    return None
-                return chunk
-        return None
-
-    def _divide_servers(self, dispatch: Dispatch) -> None:
-        self.dispatch = dispatch
-        self.new_servers = tuple(ServerRecord(s, int(b), dispatch.coder.prefix) for s, b in enumerate(dispatch.bounds))
-
-    def _publish(
-        self, placed: list[tuple[IndexingServer, bool, Run]], package: PackageRecord | None, entries: list[Entry]
-    ) -> tuple[int, int]:
+    def _publish(self, placed: list[Placed], deliveries: tuple[Delivery, ...], entries: list[Entry]) -> tuple[int, int]:
         """Safe first, then visible. Returns the generation, and what to wait for in the log."""
         with self.lock:
             self._make_room()
             now = self.clock.monotonic()
             generation = self.version.generation + 1
             logged = self.log.append(generation, entries) if entries else 0
-            record = None if package is None else replace(package, generation=generation)
+            records = tuple(replace(one, generation=generation) for one in deliveries)
             touched: dict[int, Tree] = {}
-            to_the_end(self._show, placed[::-1], touched, record, generation, now)
+            to_the_end(self._show, placed[::-1], touched, records, generation, now)
             self.metrics.batches += 1
             if any(tree.bytes >= self.settings.chunk_bytes for tree in touched.values()):
                 self._seal([tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes])
@@ -178,9 +136,9 @@ class Publisher:
 
     def _show(
         self,
-        left: list[tuple[IndexingServer, bool, Run]],
+        left: list[Placed],
         touched: dict[int, Tree],
-        package: PackageRecord | None,
+        deliveries: tuple[Delivery, ...],
         generation: int,
         now: float,
     ) -> None:
@@ -195,10 +153,9 @@ class Publisher:
             self.metrics.rows += run.rows
             self.metrics.late_rows += run.rows if late else 0
             left.pop()
-        if package is not None:
+        if deliveries:
             first, *_ = touched.values()
-            if package not in first.packages:
-                first.packages.append(package)
+            first.deliveries += [one for one in deliveries if one not in first.deliveries]
             for tree in touched.values():
                 tree.spanning = tree.spanning or len(touched) > 1
         self._swap(generation=generation)
@@ -260,12 +217,12 @@ class Publisher:
             return
         everything = [t for s in self.servers for t in s.trees()]
         if any(t.spanning for t in everything):
-            trees = everything  # parts of one package are committed together or not at all
+            trees = everything  # parts of one delivery are committed together or not at all
         groups = [trees] if any(t.spanning for t in trees) else [[t] for t in trees]
-        jobs = [FlushJob([t.view() for t in group], [p for t in group for p in t.packages]) for group in groups]
+        jobs = [FlushJob([t.view() for t in group], [d for t in group for d in t.deliveries]) for group in groups]
         to_the_end(self._hand_over, trees, jobs, self.jobs, self.version.sealed)
-        if is_uneven([s.rows_taken for s in self.servers], 65536) and self.dispatch is not None:
-            self._rebalance([tree.view() for tree in everything])
+        if is_uneven([s.rows_taken for s in self.servers], 65536) and self.placing.dispatch is not None:
+            self.placing.rebalance([tree.view() for tree in everything])
         for server in self.servers:
             server.rows_taken = 0
         self._wake()
@@ -277,15 +234,6 @@ class Publisher:
                 server.take_off(tree)
         self.jobs = before + jobs
         self._swap(sealed=sealed + tuple(view for job in jobs for view in job.views))
-
-    def _rebalance(self, views: list[TreeView]) -> None:
-        """Divide the keys anew over the servers, from a sample of all that is in their trees."""
-        assert self.dispatch is not None
-        coder = self.dispatch.coder
-        runs = [run for view in views for run in view.holders[: view.count]]
-        step = max(1, sum(run.rows for run in runs) // 65536)
-        sample = [run.codes_by(coder)[::step] for run in runs]
-        self._divide_servers(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 
     # ---- what the flusher and replace change ------------------------------------------------------------
 
@@ -331,8 +279,8 @@ class Publisher:
             )
             if job in self.jobs:
                 self.jobs.remove(job)
-            if self.new_servers is servers:
-                self.new_servers = ()
+            if self.placing.new_servers is servers:
+                self.placing.new_servers = ()
             self.failure = None
             self.flushed.notify_all()
 
@@ -358,13 +306,28 @@ class Publisher:
             self.metrics.flush_failures += 1
             self.flushed.notify_all()
 
-    def reserve(self) -> int:
-        """Seal everything that is visible and return a generation that comes after it and before all later rows."""
+    @contextmanager
+    def reserve(self) -> Iterator[Reservation]:
+        """Seal everything that is visible and reserve a generation that comes after it and before all later rows. One at a time.
+
+        Its own rows come with a commit; until that is done, or will never be, nobody takes the generation for complete.
+        """
         with self.lock:
             self._seal([t for s in self.servers for t in s.trees()])
-            generation = self.version.generation + 1
-            self._swap(generation=generation)
-            return generation
+            self._reserved = self.version.generation + 1
+            self._swap(generation=self._reserved)
+            mine = Reservation(self._reserved)
+        try:
+            yield mine
+        finally:
+            if not mine.handed_over:
+                self.settle_generation()
+
+    def settle_generation(self) -> None:
+        """The commit that a generation was reserved for is done, or will never be."""
+        with self.lock:
+            self._reserved = None
+            self._swap()
 
     def next_generation(self) -> int:
         """A generation for a change that brings no rows: what came before it and what comes after can be told apart."""
@@ -412,4 +375,5 @@ class Publisher:
             tuple(tree.view() for server in self.servers for tree in server.trees()),
             old.masks if masks is None else masks,
             self.coders.all,
+            None if self._reserved is None else self._reserved - 1,
         )

@@ -7,7 +7,6 @@ when their rows are in chunks. So nothing here changes anything on disk, and a r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,74 +15,17 @@ from tidewheel.env.files import LocalFiles
 from tidewheel.errors import CorruptionError
 from tidewheel.index.run import EVERY_ROW, Batch, Run
 from tidewheel.index.tree import Tree
-from tidewheel.model.records import Coverage, Lease, PackageRecord
+from tidewheel.model.records import Coverage, Delivery, PackageRecord
+from tidewheel.model.recovery import Recovery as Recovery
+from tidewheel.model.recovery import TableRecovery as TableRecovery
 from tidewheel.write import log_reader
-from tidewheel.write.log import fixed_widths, package_of
+from tidewheel.write.log import deliveries_of, fixed_widths
 from tidewheel.write.log_format import Record, batch_of
 from tidewheel.write.log_reader import Covered, LogContents, read_log
 from tidewheel.write.publish import FlushJob, Publisher
 
 Step = Callable[[int], None]
 """Told how many bytes of log have been replayed since it was last called."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRecovery:
-    """What was done for one table."""
-
-    table: str
-    segments: int
-    log_bytes: int
-    batches: int
-    """Replayed: those with rows that no chunk had."""
-    rows: int
-    packages: tuple[str, ...]
-    cut_bytes: int
-    """At the end of the log: a batch that was being written when the owner died, and was never acknowledged."""
-    dropped: int
-    """Whole records behind the cut. Only after the machine itself stopped, and only with durability="process"."""
-    damage: tuple[str, ...]
-    """What was skipped because of damaged_log="skip"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What opening a warehouse had to mend."""
-
-    seconds: float
-    owner: Lease | None
-    """The owner before, if it did not close the warehouse."""
-    tables: tuple[TableRecovery, ...]
-    """Those whose log was not empty."""
-    orphans: int
-    """Files that were removed: of flushes that were never committed, or of tables that were dropped."""
-
-    @property
-    def rows(self) -> int:
-        """Rows brought back from the log."""
-        return sum(table.rows for table in self.tables)
-
-    @property
-    def clean(self) -> bool:
-        """The warehouse had been closed; there was nothing to do."""
-        return self.owner is None and not self.tables and not self.orphans
-
-    def __str__(self) -> str:
-        if self.clean:
-            return "closed properly, nothing to recover"
-        said = []
-        if self.owner is not None:
-            said.append(f"process {self.owner.pid} on {self.owner.host} did not close it")
-        for table in self.tables:
-            said.append(f"{table.table}: {table.rows:,} rows of {table.batches:,} batches replayed from {table.log_bytes:,} bytes of log")
-            if table.cut_bytes:
-                said.append(f"{table.table}: {table.cut_bytes:,} bytes of a batch that was never acknowledged cut off")
-            if table.dropped:
-                said.append(f"{table.table}: {table.dropped:,} batches lost when the machine stopped")
-            said += [f"{table.table}: {damage}" for damage in table.damage]
-        if self.orphans:
-            said.append(f"{self.orphans:,} files that nothing points to removed")
-        return f"recovered in {self.seconds:.2f} s: " + "; ".join(said)
 
 
 def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step) -> TableRecovery | None:
@@ -141,7 +83,7 @@ class _Replay:
             return
         self.batches += 1
         if batch[0].package:
-            self._package(package_of(batch[0].package, generation), list(touched.values()))
+            self._deliver(deliveries_of(batch[0].package, generation), list(touched.values()))
         for tree in touched.values():
             self.publisher.settle(tree)
         if any(tree.bytes >= self.publisher.settings.chunk_bytes for tree in touched.values()):
@@ -154,7 +96,7 @@ class _Replay:
             data.validate()
         except Exception as e:  # its checksum is right, so this is no damage of the disk; never go on without these rows
             raise CorruptionError(f"record {record.sequence} of the log of table {publisher.spec.name!r} cannot be read: {e}") from e
-        template = publisher.template_of(lane // 2, data)
+        template = publisher.placing.template_of(lane // 2, data, publisher.version)
         source = Batch(data, template.coder, publisher.shape)
         rows = EVERY_ROW if record.lanes is None else np.flatnonzero(record.lanes == lane).astype(np.uint32)
         run = Run(source, rows, template)
@@ -166,10 +108,10 @@ class _Replay:
         touched[lane] = tree
         self.rows += run.rows
 
-    def _package(self, package: PackageRecord, trees: list[Tree]) -> None:
+    def _deliver(self, deliveries: list[Delivery], trees: list[Tree]) -> None:
         """As when it was published: recorded with the first tree, and all its trees committed together."""
-        trees[0].packages.append(package)
-        self.packages.append(package.name)
+        trees[0].deliveries += deliveries
+        self.packages += [one.name for one in deliveries if isinstance(one, PackageRecord)]
         for tree in trees:
             tree.spanning = tree.spanning or len(trees) > 1
 
@@ -177,7 +119,7 @@ class _Replay:
         trees = list(self._trees.values())
         self._trees = {}
         for group in [trees] if any(tree.spanning for tree in trees) else [[tree] for tree in trees]:
-            self.jobs.append(FlushJob([tree.view() for tree in group], [p for tree in group for p in tree.packages]))
+            self.jobs.append(FlushJob([tree.view() for tree in group], [d for tree in group for d in tree.deliveries]))
 
 
 def _report(publisher: Publisher, contents: LogContents, replay: _Replay) -> TableRecovery:

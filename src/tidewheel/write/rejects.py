@@ -19,8 +19,12 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string(), nullable=False),
         pa.field("row", pa.string(), nullable=False),
         pa.field("package", pa.string()),
+        pa.field("stream", pa.string()),
+        pa.field("batch", pa.int64()),
+        pa.field("origin", pa.string()),
     ]
 )
+"""The rejects of older warehouses end with `package`."""
 
 
 def rejects_spec(table: str) -> TableSpec:
@@ -28,7 +32,15 @@ def rejects_spec(table: str) -> TableSpec:
     return TableSpec(table + SUFFIX, SCHEMA, TimeAxis("rejected_at", "us"), ColumnKey("position"), "1 day", ids)
 
 
-def rejects_batch(rejected: list[Rejected], now: float, package: str | None) -> pa.RecordBatch:
+def rejects_batch(
+    rejected: list[Rejected],
+    now: float,
+    schema: pa.Schema = SCHEMA,
+    package: str | None = None,
+    stream: str | None = None,
+    batch: int | None = None,
+) -> pa.RecordBatch:
+    """Rows for a table of rejects that has this schema, perhaps an older one."""
     n = len(rejected)
     columns = [
         pa.array([int(now * 1e6)] * n, pa.int64()).cast(SCHEMA.field("rejected_at").type),
@@ -37,5 +49,8 @@ def rejects_batch(rejected: list[Rejected], now: float, package: str | None) -> 
         pa.array([r.reason for r in rejected], pa.string()),
         pa.array([r.row for r in rejected], pa.string()),
         pa.array([package] * n, pa.string()),
+        pa.array([stream] * n, pa.string()),
+        pa.array([batch] * n, pa.int64()),
+        pa.array([r.origin for r in rejected], pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA).select(schema.names)

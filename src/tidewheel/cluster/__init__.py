@@ -1,0 +1,1 @@
+"""Many processes: owner and attach, over Arrow Flight."""

@@ -1,0 +1,107 @@
+"""A thread that does the calls of the main thread, and what nobody waits for.
+
+A call of Flight cannot be interrupted; waiting for a thread can. So Ctrl-C ends the wait, and the call is left to end by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+
+class _Job:
+    """Something to do, and what came of it."""
+
+    __slots__ = ("_done", "_error", "_result", "_work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work: Callable[[], Any] | None = work
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def do(self) -> None:
+        work, self._work = self._work, None
+        try:
+            assert work is not None
+            self._result = work()
+        except BaseException as e:
+            self._error = e
+        finally:
+            del work
+            self._done.release()
+
+    def wait(self) -> Any:
+        self._done.acquire()
+        result, error = self._result, self._error
+        self._result = self._error = None
+        try:
+            if error is not None:
+                raise error
+            return result
+        finally:
+            del error, result  # an error that can be reached from its own traceback would stay, and all its frames with it
+
+
+class Aside:
+    """Every method may be called from any thread, `later` even from a finalizer."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do it now. An interrupt ends the wait, and another thread does what comes after."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        job = _Job(work)
+        self._start()
+        self._jobs.put(job)
+        try:
+            return job.wait()  # type: ignore[no-any-return]
+        except BaseException as e:
+            if not isinstance(e, Exception):
+                self._abandon()
+            raise
+
+    def later(self, work: Callable[[], Any]) -> None:
+        """Do it some time; nobody wants to know how it went. The thread is started by `start`, never in here."""
+        self._jobs.put(_Job(work))
+
+    def _start(self) -> None:
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    thread = threading.Thread(target=_work, args=(self._jobs,), name=f"tidewheel-aside-{next(_numbers)}", daemon=True)
+                    thread.start()
+                    self._thread = thread
+
+    start = _start
+
+    def _abandon(self) -> None:
+        with self._lock:
+            self._jobs.put(None)
+            self._jobs, self._thread = SimpleQueue(), None
+
+    def close(self) -> None:
+        """Do what is left, and end the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._jobs.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+
+
+def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job.do()
+        del job

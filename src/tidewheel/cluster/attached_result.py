@@ -1,0 +1,115 @@
+"""The results of an attached process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.cluster import requests as ask
+from tidewheel.cluster.connection import Connection
+from tidewheel.cluster.wire import unstream
+from tidewheel.errors import CancelledError, TidewheelError
+from tidewheel.model.query import Plan, Stats
+from tidewheel.model.schema import TableSpec
+from tidewheel.read.result import Result
+
+WINDOW = 4 << 20
+"""Bytes that are fetched at once while a result is iterated: what this process holds of it. The owner prepares no more than that."""
+
+_readings = itertools.count(1)
+
+
+class AttachedResult(Result):
+    """The answer of the owner: its rows, if they are few, or the number under which the owner holds it for as long as this object lives."""
+
+    def __init__(self, connection: Connection, spec: TableSpec, answer: ask.Answer, rows: pa.Buffer) -> None:
+        self._connection = connection
+        self._table = spec
+        self._answer = answer
+        self.schema, batches = unstream(rows)
+        self._here: list[pa.RecordBatch] | None = None if answer.result else batches
+        self._rows = answer.rows
+        self.stats = answer.stats
+        self.warning = answer.warning
+        self._let_go: Callable[[], Any] | None = connection.holds(self, answer.result) if answer.result else None
+
+    @property
+    def plan(self) -> Plan:
+        self._check()
+        plan = self._answer.plan or self._connection.ask(ask.GetPlan(self._answer.result))
+        return replace(plan, stats=self.stats)
+
+    @property
+    def generation(self) -> int:
+        self._check()
+        return self._answer.generation
+
+    def __len__(self) -> int:
+        if self._rows is None:
+            self._check()
+            self._rows = self._connection.ask(ask.Count(self._answer.result))
+        return self._rows
+
+    def known_rows(self) -> int | None:
+        return self._rows
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._here = None
+            if self._let_go is not None:
+                with suppress(TidewheelError):  # it is gone, then
+                    self._connection.ask(ask.Cancel(self._answer.result))
+                self._let_go()
+
+    # ---- how it is read ---------------------------------------------------------------------------------
+
+    def _batches(self, whole: bool) -> Iterator[pa.RecordBatch]:
+        self._check()
+        if self._here is not None:
+            yield from self._here
+            assert self._answer.read is not None
+            self._was_read(self._answer.read)
+            return
+        window = 0 if whole else WINDOW
+        reading = next(_readings)
+        word: Any = None
+        try:
+            while not isinstance(word, ask.End):
+                self._check()
+                request = ask.Read(self._answer.result, reading, word is None, whole, window)
+                batches, word = self._connection.read(request)
+                for batch in batches:
+                    yield batch
+                    self._check()
+        finally:
+            if isinstance(word, ask.More):
+                self._connection.drop_reading(self._answer.result, reading)
+        self._was_read(word.stats)
+
+    def _was_read(self, stats: Stats) -> None:
+        """The same object says more now: plans point to it."""
+        for field in fields(Stats):
+            setattr(self.stats, field.name, getattr(stats, field.name))
+        self._rows = stats.rows_returned
+
+    def _first(self, rows: int) -> list[pa.RecordBatch]:
+        self._check()
+        if self._here is not None:
+            return pa.Table.from_batches(self._here, self.schema).slice(0, rows).to_batches()  # type: ignore[no-any-return]
+        return unstream(self._connection.call(ask.First(self._answer.result, rows))[1])[1]
+
+    def _counts_cheaply(self) -> bool:
+        return self._rows is not None or self._answer.cheap
+
+    def _spec(self) -> TableSpec:
+        return self._table
+
+    def _check(self) -> None:
+        if self.cancelled:
+            raise CancelledError("the query was cancelled; ask it again")

@@ -1,0 +1,324 @@
+"""A connection to the owner: the client's side of `cluster/service.py`. Imported when a process attaches, because Flight takes its time.
+
+When the connection breaks, for whatever reason, it is `lost` for good. A thread waits for that, so it is mostly known before the next call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from tidewheel.cluster import sockets
+from tidewheel.cluster.address import Door
+from tidewheel.cluster.aside import Aside
+from tidewheel.cluster.requests import PROTOCOL, Attach, Complete, Progressed, Read, Release, Stay, Welcome
+from tidewheel.cluster.wire import pack, unpack
+from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
+
+_BROKEN = (flight.FlightError, OSError)
+"""What Flight raises when the connection is broken. What the owner refuses comes as an answer."""
+
+_NEVER_SENT = ("failed to connect", "Connection refused")
+
+_READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+
+_numbers = itertools.count(1)
+
+
+class Connection:
+    """One session with an owner. Every method may be called from any thread."""
+
+    def __init__(self, door: Door, version: str, timeout: float, root_certificates: bytes | None = None) -> None:
+        """Attach, or raise: OwnerLostError if nobody answers, OwnedError if we do not understand each other."""
+        self.lost = False
+        self._why = ""
+        self._pid = os.getpid()
+        self._session = secrets.token_hex(8)
+        self._start = (door.token + self._session).encode()
+        self._closed = False
+        self._retired = False
+        self._held: set[int] = set()
+        """Results that the owner holds for us."""
+        self._lock = threading.Lock()
+        self._aside = Aside()
+        # a pool of its own: a connection that another client of this process broke must not be taken for ours
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self._client = flight.FlightClient(door.location, tls_root_certs=root_certificates, generic_options=options)
+        sockets.track(self._client, _name(door.location))
+        try:
+            self._presence = self._aside.run(partial(self._attach, version, timeout))
+        except BaseException:
+            self._client.close()
+            self._aside.close()
+            sockets.forget(self._client)
+            raise
+        self._watch = threading.Thread(target=_watch, args=(self._presence, weakref.ref(self)), name="tidewheel-attached", daemon=True)
+        self._watch.start()
+        self._aside.start()
+        _open.add(self)
+
+    def _attach(self, version: str, timeout: float) -> Any:
+        try:
+            action = flight.Action("", self._start + pack(Attach(PROTOCOL, version)))
+            (answer,) = self._client.do_action(action, flight.FlightCallOptions(timeout=timeout))
+            word, _ = unpack(answer.body)
+            if isinstance(word, Exception):
+                raise word
+            self.welcome: Welcome = word
+            return self._client.do_get(flight.Ticket(self._start + pack(Stay(self._session))))
+        except (*_BROKEN, ValueError) as e:
+            raise OwnerLostError(f"the owner does not answer: {_reason(e)}", untouched=True) from None
+
+    # ---- calls ------------------------------------------------------------------------------------------
+
+    def call(self, request: Any, rows: pa.Buffer | None = None) -> tuple[Any, pa.Buffer]:
+        """A request in one piece; its answer and the rows that come with it."""
+        self._check()
+        action = flight.Action("", self._start + pack(request, rows))
+        with self._guard(request):
+            answers = self._aside.run(lambda: [one.body for one in self._client.do_action(action)])
+        value, payload = unpack(answers[-1])
+        if isinstance(value, Exception):
+            raise self._refused(value)
+        return value, payload
+
+    def ask(self, request: Any) -> Any:
+        """A request in one piece, for a value."""
+        return self.call(request)[0]
+
+    def follow(self, request: Any, progress: Callable[[int, int], None]) -> Any:
+        """A request whose answer takes long; `progress` is told how far it is, in the thread of the caller."""
+        self._check()
+        action = flight.Action("", self._start + pack(request))
+        with self._guard(request):
+            answers = self._client.do_action(action)
+            while True:
+                value, _ = unpack(self._aside.run(lambda: next(answers)).body)
+                if not isinstance(value, Progressed):
+                    break
+                progress(value.done, value.total)
+        if isinstance(value, Exception):
+            raise self._refused(value)
+        return value
+
+    def put(self, request: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A request with a stream of rows. They are sent as they come; if `batches` fails, nothing was done."""
+        self._check()
+        descriptor = flight.FlightDescriptor.for_command(self._start + pack(request))
+        with self._guard(request):
+            value = self._aside.run(partial(self._put, descriptor, schema, iter(batches)))
+        if isinstance(value, Exception):
+            raise self._refused(value)
+        return value
+
+    def _put(self, descriptor: Any, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Any:
+        writer, answers = self._client.do_put(descriptor, schema)
+        rows = 0
+        try:
+            for batch in batches:
+                try:
+                    writer.write_batch(batch)
+                except _BROKEN:
+                    break  # it has heard enough, or is gone: its answer tells
+                rows += batch.num_rows
+            else:
+                with suppress(*_BROKEN):
+                    writer.write_metadata(pack(Complete(rows)))
+                    writer.done_writing()
+            said = answers.read()
+            if said is None:
+                writer.close()  # raises what broke it
+                raise flight.FlightUnavailableError("the owner broke off")
+            return unpack(said)[0]
+        finally:
+            with suppress(*_BROKEN, pa.ArrowException):
+                writer.close()
+
+    def read(self, request: Read) -> tuple[list[pa.RecordBatch], Any]:
+        """One window of a reading: its rows, and `More` or `End`."""
+        self._check()
+        readers: list[Any] = []
+        with self._guard(request):
+            try:
+                batches, word = self._aside.run(partial(self._read, flight.Ticket(self._start + pack(request)), readers))
+            except BaseException:
+                for reader in readers:  # an interrupt ends the wait alone
+                    reader.cancel()
+                raise
+        if isinstance(word, Exception):
+            raise self._refused(word)
+        return batches, word
+
+    def _read(self, ticket: Any, readers: list[Any]) -> tuple[list[pa.RecordBatch], Any]:
+        reader = self._client.do_get(ticket, flight.FlightCallOptions(read_options=_READ))
+        readers.append(reader)
+        batches = []
+        while True:
+            chunk = reader.read_chunk()
+            if chunk.data is not None and chunk.data.num_rows:
+                batches.append(chunk.data)
+            if chunk.app_metadata is not None:
+                return batches, unpack(chunk.app_metadata)[0]
+
+    # ---- what the owner holds for us --------------------------------------------------------------------
+
+    def holds(self, result: object, number: int) -> Callable[[], Any]:
+        """The owner holds a result as long as this object lives, or until what is returned is called."""
+        with self._lock:
+            self._held.add(number)
+        letting_go = weakref.finalize(result, self._let_go, number)
+        letting_go.atexit = False
+        return letting_go
+
+    def _let_go(self, number: int) -> None:
+        self._aside.later(partial(self._release, number))
+
+    def _release(self, number: int) -> None:
+        if os.getpid() != self._pid:
+            return
+        with suppress(TidewheelError):
+            if not self.lost:
+                self.ask(Release((number,)))
+        with self._lock:
+            self._held.discard(number)
+            over = self._retired and not self._held
+        if over:
+            self.close()
+
+    def drop_reading(self, result: int, reading: int) -> None:
+        """Nobody wants the rest of it."""
+        if not self.lost and not self._closed:
+            self._aside.later(partial(self.ask, Release((), ((result, reading),))))
+
+    # ---- its end ----------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("this process was forked from the one that attached to the warehouse; open the warehouse in it")
+        if self._closed:
+            raise ClosedError("the warehouse was closed; open it again")
+        if self.lost:
+            raise OwnerLostError(f"the owner of the warehouse is gone ({self._why}); nothing was done", untouched=True)
+
+    def _guard(self, request: Any) -> _Guard:
+        return _Guard(self, request)
+
+    def _refused(self, error: Exception) -> Exception:
+        if isinstance(error, OwnerLostError):
+            self.lose(str(error))
+        return error
+
+    def lose(self, why: str) -> None:
+        """The owner is gone, or we are to it."""
+        if not self.lost:
+            self._why = why
+            self.lost = True
+
+    def retire(self) -> None:
+        """Close it as soon as nobody holds a result that is still with the owner."""
+        with self._lock:
+            self._retired = True
+            wait = bool(self._held) and not self.lost
+        if not wait:
+            self.close()
+
+    def close(self) -> None:
+        """May be called twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        _open.discard(self)
+        if os.getpid() != self._pid:
+            return
+        with suppress(*_BROKEN):
+            self._presence.cancel()
+        self._aside.close()
+        if self._watch is not threading.current_thread():
+            self._watch.join(1.0)
+        with suppress(*_BROKEN):
+            self._client.close()
+        sockets.forget(self._client)
+
+
+class _Guard:
+    """Around the calls of Flight: what it raises means that the owner is lost."""
+
+    __slots__ = ("_connection", "_request")
+
+    def __init__(self, connection: Connection, request: Any) -> None:
+        self._connection = connection
+        self._request = request
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, (*_BROKEN, StopIteration)):
+            return
+        reason = _reason(error)
+        self._connection.lose(reason)
+        never = any(text in reason for text in _NEVER_SENT)
+        what = type(self._request).__name__
+        known = "nothing was done" if never else _UNKNOWN.get(what, "ask again")
+        raise OwnerLostError(f"the owner of the warehouse was lost during {what} ({reason}); {known}", untouched=never) from None
+
+
+_UNKNOWN = {
+    "Insert": "the rows may be there or not: look, or insert under a package name, which can simply be repeated",
+    "Replace": "the rows may have been exchanged or not: replacing them again is safe",
+    "CommitBatch": "the batch may be there or not: committing it again is safe",
+    "CommitLoad": "the rows may be there or not",
+    "CreateTable": "the table may be there or not",
+    "DropTable": "the table may be there or not",
+}
+
+
+def _watch(presence: Any, connection: weakref.ref[Connection]) -> None:
+    """Wait for the end of the owner."""
+    why = "it closed the warehouse"
+    try:
+        while True:
+            presence.read_chunk()
+    except StopIteration:
+        pass
+    except Exception as e:
+        why = _reason(e)
+    found = connection()
+    if found is not None:
+        found.lose(why)
+
+
+def _reason(error: BaseException) -> str:
+    """What Flight says, without its technical tail."""
+    text = str(error).partition(". gRPC client debug context")[0].partition(". Client context")[0]
+    return text.rpartition("with message: ")[2] or type(error).__name__
+
+
+def _name(location: str) -> str | int:
+    """The path or port of a location, as its socket has it."""
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(location)
+    return unquote(parts.path) if parts.scheme == "grpc+unix" else parts.port or 0
+
+
+_open: set[Connection] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads that wait in Flight must not outlive the interpreter."""
+    for connection in list(_open):
+        connection.close()

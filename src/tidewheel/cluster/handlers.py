@@ -1,0 +1,266 @@
+"""The owner's side of every request: a value in, a call of the engine, a value out. Nothing is decided here.
+
+Knows nothing of the transport. Every method may be called from any thread; no lock is held while the engine works.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.cluster import requests as ask
+from tidewheel.cluster.held import HeldResult, Sessions
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.cluster.wire import stream, unstream
+from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
+from tidewheel.model.report import Progress
+from tidewheel.read.result import Result
+from tidewheel.write.arrow_input import Columns
+
+FEW_ROWS = 4096
+"""A result that looks at no more rows than this is read at once and sent with the answer: one way there and back, nothing to hold."""
+
+_FEW_BYTES = 4 << 20
+
+_TELL = 0.05
+"""Seconds between two messages about the progress of long work."""
+
+Answer = tuple[Any, pa.Buffer | None]
+
+
+class Handlers:
+    def __init__(self, engine: Engine, epoch: int) -> None:
+        self.engine = engine
+        self.epoch = epoch
+        self.sessions = Sessions()
+        self._tables: dict[int, tuple[str, weakref.ref[TableEngine]]] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def _welcome(self, request: ask.Attach) -> ask.Welcome:
+        if request.protocol != ask.PROTOCOL:
+            raise OwnedError(
+                f"the owner of {self.engine.root} speaks version {ask.PROTOCOL} of the protocol, and this process (Tidewheel "
+                f"{request.version}) version {request.protocol}; use the same Tidewheel in both, or close the warehouse there first"
+            )
+        return ask.Welcome(self.epoch, self.engine.settings, self.engine.recovery)
+
+    def answer(self, session: str, request: Any, rows: pa.Buffer, progress: Progress | None = None) -> Answer:
+        """What the engine says to a request that came in one piece."""
+        match request:
+            case ask.Insert() | ask.Replace():
+                schema, batches = unstream(rows)
+                return self.take(request, schema, batches), None
+            case ask.TableRequest():
+                return self._of_table(session, request)
+            case ask.ResultRequest():
+                return self._of_result(request, self.sessions.get(session, request.result))
+            case ask.Release(results, readings):
+                self.sessions.release(session, results)
+                for result, reading in readings:
+                    with suppress(NotFoundError):
+                        self.sessions.get(session, result).readings.pop(reading, None)
+                return None, None
+        return self._of_warehouse(request, progress), None
+
+    def take(self, request: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """What the engine says to a request with rows, which may still be on their way."""
+        table = self._table(request.table)
+        match request:
+            case ask.Insert(_, package, on_bad, values):
+                return table.insert(_rows(values, schema, list(batches)), package, on_bad)
+            case ask.Replace(_, time, values):
+                return table.replace(_rows(values, schema, list(batches)), time)
+            case ask.Stage(_, slice_id):
+                return table.stage(slice_id, batches, schema)
+        raise TidewheelError(f"{type(request).__name__} is no request with rows")
+
+    # ---- one piece --------------------------------------------------------------------------------------
+
+    def _of_warehouse(self, request: Any, progress: Progress | None) -> Any:
+        engine = self.engine
+        match request:
+            case ask.Attach():
+                return self._welcome(request)
+            case ask.ListTables():
+                return engine.tables()
+            case ask.OpenTable(name):
+                return self._opened(engine.table(name))
+            case ask.CreateTable(spec, if_exists):
+                return self._opened(engine.create(spec, if_exists))
+            case ask.DropTable(name):
+                return engine.drop(name)
+            case ask.Check(repair):
+                return engine.check(repair, progress)
+            case ask.Backup(folder, verify):
+                return engine.backup(Path(folder), verify, progress)
+        raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
+
+    def _of_table(self, session: str, request: ask.TableRequest) -> Answer:
+        table = self._table(request.table)
+        match request:
+            case ask.Ask(_, query):
+                return self.ship(session, table.query(query))
+            case ask.Rejects():
+                return self.ship(session, table.rejects())
+            case ask.Fresh(_, pin, query):
+                return self.ship(session, table.fresh(pin, query))
+            case ask.Changes(_, after, upto, columns):
+                return self.ship(session, table.changes(after, upto, columns))
+        return self._simple(table, request), None
+
+    def _simple(self, table: TableEngine, request: ask.TableRequest) -> Any:
+        match request:
+            case ask.Flush():
+                return table.flush()
+            case ask.GetState():
+                return table.state()
+            case ask.GetMetrics():
+                return table.metrics()
+            case ask.GetGeneration():
+                return table.generation()
+            case ask.CountChanges(_, after, upto, most):
+                return table.rows_by_generation(after, upto, most)
+            case ask.CommitBatch(_, stream, run, batch, slices):
+                return table.commit_batch(stream, run, batch, slices)
+            case ask.AbortBatch(_, stream, run, batch):
+                return table.abort_batch(stream, run, batch)
+            case ask.LastBatch(_, stream):
+                return table.last_batch(stream)
+            case ask.BeginLoad():
+                return table.begin_load()
+            case ask.CommitLoad(_, job, written, overwrite):
+                return table.commit_load(job, written, overwrite)
+            case ask.AbortLoad(_, job):
+                return table.abort_load(job)
+            case ask.TakePin(_, query):
+                return table.pin(query)
+            case ask.Unpin(_, pin):
+                return table.unpin(pin)
+        raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
+
+    # ---- tables -----------------------------------------------------------------------------------------
+
+    def _opened(self, table: TableEngine) -> ask.Opened:
+        with self._lock:
+            for number, (_, known) in self._tables.items():
+                if known() is table:
+                    return ask.Opened(number, table.spec)
+            number = next(self._numbers)
+            self._tables[number] = table.spec.name, weakref.ref(table)
+            return ask.Opened(number, table.spec)
+
+    def _table(self, number: int) -> TableEngine:
+        name, found = self._tables[number]
+        table = found()
+        if table is None:
+            raise ClosedError(f"table {name!r} was dropped")
+        return table
+
+    # ---- results ----------------------------------------------------------------------------------------
+
+    def ship(self, session: str, result: Result) -> Answer:
+        """A result on its way to whoever asked: with its rows if they are few, else with the number to read it by."""
+        planned, generation, cheap = replace(result.stats), result.generation, result._counts_cheaply()
+        if result.is_small(FEW_ROWS):
+            # what goes wrong here goes wrong again when it is read, and then it is the reader's
+            with suppress(TidewheelError):
+                batches = result.to_batches()
+                if sum(batch.nbytes for batch in batches) <= _FEW_BYTES:
+                    answer = ask.Answer(0, generation, planned, result.warning, len(result), cheap, result.plan, result.stats)
+                    return answer, stream(result.schema, batches)
+        answer = ask.Answer(self.sessions.hold(session, result), generation, planned, result.warning, result.known_rows(), cheap)
+        return answer, stream(result.schema)
+
+    def _of_result(self, request: ask.ResultRequest, held: HeldResult) -> Answer:
+        result = held.result
+        match request:
+            case ask.First(_, rows):
+                return None, stream(result.schema, result._first(rows))
+            case ask.Count():
+                return len(result), None
+            case ask.GetPlan():
+                return result.plan, None
+            case ask.Cancel():
+                result.cancel()
+                return None, None
+        raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
+
+    def read(self, session: str, request: ask.Read) -> tuple[pa.Schema, Iterator[tuple[pa.RecordBatch | None, Any]]]:
+        """The next rows of a reading, each with what follows them: nothing yet, `More`, `End`, or an error."""
+        held = self.sessions.get(session, request.result)
+        return held.result.schema, self._window(held, request)
+
+    def _window(self, held: HeldResult, request: ask.Read) -> Iterator[tuple[pa.RecordBatch | None, Any]]:
+        sent = 0
+        try:
+            batches = held.result._batches(request.whole) if request.begin else held.readings.pop(request.reading, None)
+            if batches is None:
+                raise NotFoundError("this reading of a result was broken off; read the result again")
+            for batch in batches:
+                sent += batch.nbytes
+                full = bool(request.window) and sent >= request.window
+                if full:
+                    held.readings[request.reading] = batches
+                yield batch, ask.More() if full else None
+                if full:
+                    return
+            yield None, ask.End(held.result.stats)
+        except Exception as e:
+            yield None, e
+
+
+def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Any:
+    """What was inserted, as the caller had it."""
+    if values is None:
+        return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches, schema)
+    arrays = dict(zip(schema.names, batches[0].columns, strict=True)) if batches else {}
+    return Columns(values.rows, {name: values.lists[name] if name in values.lists else arrays[name] for name in values.names})
+
+
+class Progressing:
+    """Long work that tells how far it is: iterate over it for what it tells, at last what comes of it (a value or an error).
+
+    The work is done in a thread of its own. If nobody iterates any more, it ends the next time it would tell.
+    """
+
+    def __init__(self, work: Callable[[Progress], Any]) -> None:
+        self._work = work
+        self._told: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+        self._unwanted = False
+        self._last = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        threading.Thread(target=self._run, name="tidewheel-care", daemon=True).start()
+        try:
+            over = False
+            while not over:
+                over, value = self._told.get()
+                yield value
+        finally:
+            self._unwanted = True
+
+    def _run(self) -> None:
+        try:
+            outcome = self._work(self._tell)
+        except BaseException as e:
+            outcome = e
+        self._told.put((True, outcome))
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._unwanted:
+            raise CancelledError("nobody waits for this any more")
+        now = time.monotonic()
+        if now - self._last > _TELL or done >= total:
+            self._last = now
+            self._told.put((False, ask.Progressed(done, total)))

@@ -1,0 +1,85 @@
+"""What the owner holds for the processes that are attached to it: the results they have not read to the end or may read again.
+
+A session lasts as long as its process is connected; a result as long as its session, until it is released, or until nobody has touched
+it for a while. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidewheel.errors import NotFoundError, OwnerLostError
+from tidewheel.read.result import Result
+
+EXPIRES = 900.0
+"""Seconds after which a result that nobody touched is dropped: it pins a version, and with it memory and files."""
+
+
+@dataclass(slots=True)
+class HeldResult:
+    """A result that an attached process has."""
+
+    result: Result
+    touched: float
+    readings: dict[int, Iterator[pa.RecordBatch]] = field(default_factory=dict)
+    """Those that were begun and not ended, without those that are being read just now."""
+
+
+class Sessions:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, dict[int, HeldResult]] = {}
+        self._numbers = itertools.count(1)
+
+    def begin(self, session: str) -> None:
+        with self._lock:
+            self._sessions[session] = {}
+
+    def end(self, session: str) -> None:
+        """Its process is gone, and everything it held."""
+        with self._lock:
+            dropped = self._sessions.pop(session, None)
+        del dropped  # outside the lock: letting go of a version may delete files
+
+    def hold(self, session: str, result: Result) -> int:
+        """Returns the number to ask for it by."""
+        number = next(self._numbers)
+        with self._lock:
+            if session not in self._sessions:
+                raise OwnerLostError("this process is not attached to the owner any more")
+            self._sessions[session][number] = HeldResult(result, time.monotonic())
+        return number
+
+    def get(self, session: str, number: int) -> HeldResult:
+        with self._lock:
+            held = self._sessions.get(session, {}).get(number)
+            if held is None:
+                raise NotFoundError(f"this result is not held any more: nobody read it for {EXPIRES / 60:.0f} minutes. Ask the query again")
+            held.touched = time.monotonic()
+            return held
+
+    def release(self, session: str, numbers: tuple[int, ...]) -> None:
+        with self._lock:
+            mine = self._sessions.get(session, {})
+            dropped = [mine.pop(number, None) for number in numbers]
+        del dropped
+
+    def expire(self, session: str) -> None:
+        """Drop what was not touched for long."""
+        now = time.monotonic()
+        with self._lock:
+            mine = self._sessions.get(session, {})
+            dropped = [mine.pop(number) for number, held in list(mine.items()) if now - held.touched > EXPIRES]
+        del dropped
+
+    @property
+    def results(self) -> int:
+        """How many are held, for all."""
+        with self._lock:
+            return sum(len(mine) for mine in self._sessions.values())

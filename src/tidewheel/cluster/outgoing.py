@@ -1,0 +1,46 @@
+"""Rows on their way to the owner: whatever a caller hands to `insert`, as Arrow; or as it is, if that would change what the owner says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.cluster.requests import Values
+from tidewheel.model.schema import TableSpec
+from tidewheel.write.accept import Acceptor
+from tidewheel.write.arrow_input import Columns, to_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    schema: pa.Schema
+    batches: list[pa.RecordBatch]
+    values: Values | None = None
+
+
+def outgoing(data: Any, spec: TableSpec, acceptor: Acceptor) -> Outgoing:
+    """Arrow goes as it is, and the owner casts and checks it. Python values are typed here if they all fit; if one does not, they go as
+    they are, so that the owner finds and words the same mistakes as if they had been inserted there."""
+    parts = to_batches(data, spec)
+    if not parts:
+        return Outgoing(pa.schema([]), [])
+    if isinstance(parts[0], pa.RecordBatch):
+        return Outgoing(parts[0].schema, parts)
+    (part,) = parts
+    if not any(isinstance(column, list) for column in part.columns.values()):
+        return _arrays(part)
+    typed = acceptor.typed(part)
+    if typed is not None:
+        return Outgoing(spec.schema, [typed])
+    lists = {name: column for name, column in part.columns.items() if isinstance(column, list)}
+    arrays = _arrays(Columns(part.rows, {name: column for name, column in part.columns.items() if name not in lists}))
+    return Outgoing(arrays.schema, arrays.batches, Values(part.rows, tuple(part.columns), lists))
+
+
+def _arrays(part: Columns) -> Outgoing:
+    if not part.columns:
+        return Outgoing(pa.schema([]), [])
+    batch = pa.RecordBatch.from_arrays(list(part.columns.values()), list(part.columns))
+    return Outgoing(batch.schema, [batch])

@@ -1,0 +1,315 @@
+"""What an attached process asks of the owner, and what is answered besides rows: one class per question.
+
+`cluster/wire.py` writes them as JSON. A change to any of them is a change of the protocol: count `PROTOCOL` up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.model.delivery import SliceId, Written
+from tidewheel.model.query import Plan, Query, Stats
+from tidewheel.model.recovery import Recovery
+from tidewheel.model.schema import TableSpec
+from tidewheel.settings import Settings
+
+PROTOCOL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The first request."""
+
+    protocol: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    epoch: int
+    settings: Settings
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The second. Its answer is a stream that lasts as long as the session: either side sees at once when the other is gone."""
+
+    session: str
+
+
+# ---- the warehouse ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListTables:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    name: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    spec: TableSpec
+    if_exists: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A table, and the number that later requests call it by."""
+
+    table: int
+    spec: TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    repair: Any
+    progress: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    folder: Any
+    verify: Any
+    progress: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """On the way to the answer: so many bytes of so many."""
+
+    done: int
+    total: int
+
+
+# ---- a table ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(TableRequest):
+    """With rows: as Arrow, or (`values`) as Python values that do not fit, so that the owner says why."""
+
+    package: Any
+    on_bad: Any
+    values: Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(TableRequest):
+    """With rows, as `Insert`."""
+
+    time: Any
+    values: Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Columns of one length. Those that are not named in `lists` come as Arrow, in this order."""
+
+    rows: int
+    names: tuple[str, ...]
+    lists: dict[str, list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(TableRequest):
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Flush(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetState(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetMetrics(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(TableRequest):
+    """With rows."""
+
+    slice_id: SliceId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch(TableRequest):
+    stream: str
+    run: str
+    batch: int
+    slices: tuple[SliceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortBatch(TableRequest):
+    stream: str
+    run: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch(TableRequest):
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginLoad(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLoad(TableRequest):
+    job: str
+    written: tuple[Written, ...]
+    overwrite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AbortLoad(TableRequest):
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakePin(TableRequest):
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh(TableRequest):
+    pin: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin(TableRequest):
+    pin: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetGeneration(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(TableRequest):
+    after: int
+    upto: int
+    columns: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountChanges(TableRequest):
+    after: int
+    upto: int | None
+    most: int | None
+
+
+# ---- a result -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A result. A small one comes with its rows, and the owner keeps nothing of it; any other is held by the owner under `result`."""
+
+    result: int
+    generation: int
+    stats: Stats
+    """Before it was read."""
+    warning: str = ""
+    rows: int | None = None
+    """How many it has, if that is known."""
+    cheap: bool = True
+    """Counting it is no more work than a look at its plan."""
+    plan: Plan | None = None
+    read: Stats | None = None
+    """After it was read, if its rows are here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRequest:
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read(ResultRequest):
+    """The next rows of one reading of a result, about `window` bytes of them (0: all)."""
+
+    reading: int
+    begin: bool
+    whole: bool
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """The window is full: ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """There are no more rows."""
+
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Behind the rows of a request: these were all. (A sender that dies looks like one that has finished.)"""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class First(ResultRequest):
+    """The first so many rows."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count(ResultRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetPlan(ResultRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(ResultRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nobody holds these results any more; of these readings (result, reading), nobody wants the rest."""
+
+    results: tuple[int, ...]
+    readings: tuple[tuple[int, int], ...] = ()

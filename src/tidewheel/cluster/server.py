@@ -1,0 +1,157 @@
+"""The owner's door: `Listener` lets other processes in from the moment it has started until it is closed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidewheel.cluster import address, sockets
+from tidewheel.cluster.address import Address, Door
+from tidewheel.cluster.protocol import Engine
+from tidewheel.cluster.requests import PROTOCOL
+
+if TYPE_CHECKING:
+    from tidewheel.cluster.handlers import Handlers
+    from tidewheel.cluster.service import Service, Traffic
+
+DELAY = 0.1
+"""Seconds before an owner begins to listen: one that is closed again before that never has to load Flight."""
+
+PATIENCE = 5.0
+"""Seconds that calls under way have to end when the owner closes; whoever does not read its rows must not hold it up."""
+
+_numbers = itertools.count(1)
+
+
+class Listener:
+    """Lets other processes use an engine. `start` returns at once; `close` may be called at any time, and returns soon.
+
+    `busy` says whether the engine holds something that nobody here knows of, such as staged rows or pinned versions.
+    """
+
+    def __init__(
+        self, engine: Engine, root: Path, epoch: int, *, tcp: Address | None = None, busy: Callable[[], bool] | None = None
+    ) -> None:
+        self.root = root
+        self.token = address.new_token()
+        self.location = ""
+        """Where it listens, as Arrow Flight writes it; empty until it does."""
+        self.tcp_location = ""
+        """The same for `tcp`."""
+        self.failure: Exception | None = None
+        """Why it cannot listen."""
+        self._engine = engine
+        self._epoch = epoch
+        self._tcp = tcp
+        self._busy = busy or (lambda: False)
+        self._closing = threading.Event()
+        self._go = threading.Event()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._services: list[tuple[Service, str | int]] = []
+        self._traffic: Traffic | None = None
+        self._handlers: Handlers | None = None
+
+    def start(self, delay: float = DELAY) -> None:
+        """Begin to listen, soon and in a thread of its own."""
+        name = f"tidewheel-listen-{next(_numbers)}"
+        self._thread = threading.Thread(target=self._listen, args=(delay,), name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Until it listens, or has found that it cannot. It does not delay it any more."""
+        self._go.set()
+        return self._ready.wait(seconds)
+
+    def idle_seconds(self) -> float:
+        """For how long nobody has asked for anything, and nothing is held for anybody."""
+        traffic, handlers = self._traffic, self._handlers
+        if traffic is None or handlers is None:
+            return 0.0
+        if handlers.sessions.results or self._busy():
+            traffic.touch()
+        return traffic.idle_seconds()
+
+    def close(self) -> None:
+        """Let nobody in any more, and let those who are in finish, for a few seconds. May be called twice."""
+        self._closing.set()
+        self._go.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.join()
+        address.withdraw(self.root, self.token)
+        if self._traffic is not None:
+            self._traffic.close(PATIENCE)
+        services, self._services = self._services, []
+        for service, name in services:
+            _shut_down(service, name)
+
+    # ---- in its thread ----------------------------------------------------------------------------------
+
+    def _listen(self, delay: float) -> None:
+        try:
+            self._go.wait(delay)
+            if not self._closing.is_set():
+                self._open()
+        except Exception as e:  # the warehouse works all the same; others are told why they cannot use it
+            self.failure = e
+            with suppress(Exception):
+                address.publish(self.root, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, f"{type(e).__name__}: {e}"))
+        finally:
+            self._ready.set()
+
+    def _open(self) -> None:
+        from tidewheel.cluster.handlers import Handlers
+        from tidewheel.cluster.service import Traffic
+
+        address.make_folder(self.root)
+        address.sweep(self.root)
+        self._handlers, self._traffic = Handlers(self._engine, self._epoch), Traffic()
+        self.location = self._serve_here()
+        if self._tcp is not None:
+            self.tcp_location = self._serve(self._tcp)
+        address.publish(self.root, Door(self.location, self.token, os.getpid(), self._epoch, PROTOCOL))
+
+    def _serve_here(self) -> str:
+        """For this machine alone: a socket, or a port of the loopback where there can be no socket."""
+        path = address.socket_path(self.root, self._epoch)
+        if path is None:
+            return self._serve(Address())
+        location = address.unix_location(path)
+        self._add(location, None, str(path))
+        return location
+
+    def _serve(self, at: Address) -> str:
+        tls = None
+        if at.certificate is not None and at.key is not None:
+            tls = [(at.certificate.read_bytes(), at.key.read_bytes())]
+        scheme = "grpc+tls" if tls else "grpc"
+        service = self._add(f"{scheme}://{at.host}:{at.port}", tls, None)
+        return f"{scheme}://{at.host}:{service.port}"
+
+    def _add(self, location: str, tls: list[tuple[bytes, bytes]] | None, name: str | None) -> Any:
+        from tidewheel.cluster.service import Service
+
+        assert self._handlers is not None and self._traffic is not None
+        service = Service(location, tls, self._handlers, self.token, self._traffic)
+        at: str | int = name if name is not None else service.port
+        sockets.track(service, at)
+        self._services.append((service, at))
+        return service
+
+
+def _shut_down(service: Any, name: str | int) -> None:
+    """Flight waits for every call to end; a connection whose call does not is cut."""
+    done = threading.Thread(target=service.shutdown, name="tidewheel-listen-close", daemon=True)
+    done.start()
+    done.join(0.2)
+    if done.is_alive():
+        sockets.sever(name)
+        done.join(PATIENCE)
+    sockets.forget(service)

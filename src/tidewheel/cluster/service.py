@@ -1,0 +1,178 @@
+"""The owner's Flight server: frames in, `Handlers`, frames out. Imported when an owner begins to listen, because Flight takes its time.
+
+Every call carries the token first. What goes wrong in a call is an answer like any other; an error of Flight itself always means that
+the connection is broken. A thread of gRPC's serves each call.
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from tidewheel.cluster import requests as ask
+from tidewheel.cluster.handlers import Handlers, Progressing
+from tidewheel.cluster.wire import pack, stream, unpack, unstream
+from tidewheel.errors import OwnerLostError, TidewheelError
+
+TOKEN_BYTES = 32
+SESSION_BYTES = 16
+
+_LOOK = 1.0
+"""Seconds between two looks at whether an attached process is still there."""
+
+
+class Traffic:
+    """Counts the calls under way, and lets in no more when it is closed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._last = time.monotonic()
+        self.closing = threading.Event()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        with self._changed:
+            if self.closing.is_set():
+                raise OwnerLostError("the owner of the warehouse is closing it; nothing was done", untouched=True)
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._last = time.monotonic()
+                self._changed.notify_all()
+
+    def idle_seconds(self) -> float:
+        with self._changed:
+            return 0.0 if self._under_way else time.monotonic() - self._last
+
+    def touch(self) -> None:
+        """Something is in use without a call."""
+        self._last = time.monotonic()
+
+    def close(self, patience: float) -> None:
+        """Let nobody in, and wait for those who are, but not for ever."""
+        with self._changed:
+            self.closing.set()
+            self._changed.wait_for(lambda: not self._under_way, patience)
+
+
+class Service(flight.FlightServerBase):  # type: ignore[misc]
+    """Listens as soon as it is made, until `shutdown`."""
+
+    def __init__(self, location: str, tls: list[tuple[bytes, bytes]] | None, handlers: Handlers, token: str, traffic: Traffic) -> None:
+        self._handlers = handlers
+        self._token = token.encode()
+        self._traffic = traffic
+        super().__init__(location, tls_certificates=tls)
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """A request that comes in one piece."""
+        try:
+            session, request, rows = self._open(action.body)
+            with self._traffic.call():
+                if isinstance(request, (ask.Check, ask.Backup)) and request.progress:
+                    return self._progressing(session, request)
+                value, payload = self._handlers.answer(session, request, rows)
+                return iter([flight.Result(pack(value, payload))])
+        except Exception as e:
+            return iter([flight.Result(pack(e))])
+
+    def _progressing(self, session: str, request: Any) -> Iterator[Any]:
+        nothing = pa.py_buffer(b"")
+        with self._traffic.call():
+            for value in Progressing(lambda progress: self._handlers.answer(session, request, nothing, progress)[0]):
+                yield flight.Result(pack(value))
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """A request whose rows come in a stream."""
+        try:
+            _, request, _ = self._open(pa.py_buffer(descriptor.command))
+            with self._traffic.call():
+                answer = self._handlers.take(request, reader.schema, _arriving(reader))
+        except Exception as e:
+            answer = e
+        writer.write(pack(answer))
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Rows of a result, or the stream that a session consists of."""
+        schema = pa.schema([])
+        try:
+            session, request, _ = self._open(pa.py_buffer(ticket.ticket))
+            if isinstance(request, ask.Stay):
+                return flight.GeneratorStream(schema, self._session(context, request.session))
+            schema, window = self._handlers.read(session, request)
+            return flight.GeneratorStream(schema, self._window(schema, window))
+        except Exception as e:
+            return flight.GeneratorStream(schema, iter([(_empty(schema), pack(e))]))
+
+    def _window(self, schema: pa.Schema, window: Iterable[tuple[pa.RecordBatch | None, Any]]) -> Iterator[Any]:
+        try:
+            with self._traffic.call():
+                for batch, behind in window:
+                    if behind is None:
+                        yield batch
+                    else:
+                        yield _empty(schema) if batch is None else batch, pack(behind)
+        except TidewheelError as e:
+            yield _empty(schema), pack(e)
+
+    def _session(self, context: Any, session: str) -> Iterator[Any]:
+        """Lasts until either side is gone."""
+        sessions = self._handlers.sessions
+        sessions.begin(session)
+        try:
+            self._traffic.touch()
+            while not self._traffic.closing.wait(_LOOK) and not context.is_cancelled():
+                sessions.expire(session)
+        finally:
+            sessions.end(session)
+        yield from ()  # it is a stream, but nothing ever comes
+
+    def _open(self, message: pa.Buffer) -> tuple[str, Any, pa.Buffer]:
+        """Check the token; session, request and rows."""
+        start = memoryview(message)[: TOKEN_BYTES + SESSION_BYTES]
+        if not hmac.compare_digest(bytes(start[:TOKEN_BYTES]), self._token):
+            raise OwnerLostError("this is not the owner that was attached to: it has another token; nothing was done", untouched=True)
+        request, rows = unpack(message.slice(TOKEN_BYTES + SESSION_BYTES))
+        return bytes(start[TOKEN_BYTES:]).decode(), request, rows
+
+
+def _arriving(reader: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a stream. It ends with a mark, because a sender that died looks like one that has finished."""
+    rows = 0
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except (StopIteration, pa.ArrowException, flight.FlightError) as e:
+            raise OwnerLostError(f"the sender broke off after {rows} rows; nothing was done", untouched=True) from e
+        if chunk.data is not None:
+            rows += chunk.data.num_rows
+            yield _aligned(chunk.data)
+        if chunk.app_metadata is not None:
+            mark, _ = unpack(chunk.app_metadata)
+            if mark != ask.Complete(rows):
+                raise TidewheelError(f"{rows} rows arrived, but {mark} was said; nothing was done")
+            return
+
+
+def _aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows where numbers may lie: those of a short message lie anywhere, and kernels will look at them for as long as they are fresh."""
+    buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer is not None)
+    if all(buffer.address % 8 == 0 for buffer in buffers):
+        return batch
+    return unstream(stream(batch.schema, [batch]))[1][0]
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    """What carries a word when there is no row to carry it."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

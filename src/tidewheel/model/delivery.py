@@ -1,0 +1,92 @@
+"""What is said about rows on their way in and out, as plain values: all of it can go over a wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidewheel.model.records import ChunkRecord, MaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """An insert's acknowledgement: its rows are visible to every reader, and as durable as Settings.durability says."""
+
+    rows: int
+    rejected: int = 0
+    generation: int = 0
+    duplicate: bool = False
+    """The package, or batch of a stream, was loaded before; nothing was inserted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table in numbers, at one moment."""
+
+    rows: int
+    fresh_rows: int
+    historical_rows: int
+    chunks: int
+    trees: int
+    sealed: int
+    memory_bytes: int
+    disk_bytes: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceId:
+    """One task's part of a batch of a stream. Tasks are tried again, runs are started again: only a commit says which one counts."""
+
+    stream: str
+    run: str
+    """One start of the stream; what another run staged is of no use to this one."""
+    batch: int
+    partition: int
+    attempt: int
+    package: str = ""
+    """If its rows are a package of their own: they are left out of the batch if it was loaded before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A slice is with the owner; nobody sees it yet."""
+
+    rows: int
+    rejected: int
+    """Rows that do not fit the table; they become rejects when the batch is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One version of a table, held by its owner while others read it piece by piece: chunks from their files, fresh rows from the owner."""
+
+    id: str
+    generation: int
+    chunks: tuple[ChunkRecord, ...]
+    """Those whose region the query touches."""
+    masks: tuple[MaskRecord, ...]
+    fresh_rows: int
+    fresh_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A bulk load that has begun: what a task needs to write chunks for the table."""
+
+    job: str
+    folder: str
+    """Where tasks write, relative to the root; removed whole if the load comes to nothing."""
+    prefix: bytes
+    """What the key codes of these chunks leave out."""
+    bounds: tuple[int, ...]
+    """The template: leaf boundaries in codes. Empty: the table has none yet, each task makes its own."""
+    leaf_rows: int
+    chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task of a bulk load wrote."""
+
+    chunks: tuple[ChunkRecord, ...] = field(default=())
+    rows: int = 0

@@ -1,0 +1,43 @@
+"""The owner of a warehouse: the local engine, what keeps it whole, and a door for the processes that attach to it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tidewheel.care.backup import backup
+from tidewheel.care.check import check
+from tidewheel.catalog.sql import open_sqlite
+from tidewheel.cluster.server import Listener
+from tidewheel.engine import LocalEngine, OpenCatalog
+from tidewheel.env.disk import Disk
+from tidewheel.model.report import BackupReport, CheckReport, Progress
+from tidewheel.settings import Settings
+
+
+class OwnedEngine(LocalEngine):
+    """Holds `cluster.protocol.Engine`. Listens from the moment it is made until it is closed."""
+
+    lost = False
+
+    def __init__(
+        self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, listen: bool = True
+    ) -> None:
+        super().__init__(root, settings, disk, open_catalog)
+        self.listener = Listener(self, root, self.epoch) if listen else None
+        if self.listener is not None:
+            self.listener.start()
+
+    def check(self, repair: bool, progress: Progress | None) -> CheckReport:
+        return check(self, repair, progress)
+
+    def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
+        return backup(self, folder, verify, progress)
+
+    def close(self) -> None:
+        """Let nobody in any more, then flush and let go of the warehouse."""
+        try:
+            if self.listener is not None:
+                self.listener.close()
+        finally:
+            super().close()

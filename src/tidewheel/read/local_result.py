@@ -1,0 +1,85 @@
+"""A result over a version of a table in this process. It pins the version: what it points to is neither changed nor deleted."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tidewheel.errors import CancelledError
+from tidewheel.index.version import Version
+from tidewheel.model.pieces import KMAX, KMIN, SOURCE, T0, T1, TMAX, TMIN
+from tidewheel.model.query import Plan, Query, Stats, Subquery
+from tidewheel.read.coordinator import Coordinator, Scan
+from tidewheel.read.limits import Watch
+from tidewheel.read.piped_result import PipedResult
+from tidewheel.read.pipeline import Pipeline, Source, limits_of
+from tidewheel.read.rows import rows_of
+from tidewheel.read.scan import Found
+
+_FEW_PIECES = 64
+
+
+class LocalResult(PipedResult):
+    """The answer to a query of a version. It is planned when it is made, and read when it is asked for."""
+
+    def __init__(self, coordinator: Coordinator, version: Version, query: Query) -> None:
+        began = time.perf_counter()
+        watch = Watch(limits_of(coordinator, query), self)
+        self._pipeline = pipeline = Pipeline(coordinator, query, watch)
+        self.schema = pipeline.schema
+        self._scan: Scan | None = coordinator.scan(version, query, pipeline.read, watch)
+        found, damage = self._scan.found, self._scan.damage
+        self.stats = Stats(found.considered, len(found.pieces), found.leaves_read, found.leaves_skipped, found.rows_scanned)
+        if damage is not None:
+            self.warning = damage.tell(self.stats)
+        self._planned = time.perf_counter() - began
+        self.stats.milliseconds = self._planned * 1e3
+
+    @property
+    def found(self) -> Found:
+        """What is read to answer it. Raises if it was cancelled."""
+        return self._alive().found
+
+    @property
+    def plan(self) -> Plan:
+        scan = self._alive()
+        found = scan.found
+        sealed = len(found.version.sealed)
+        at, count = found.segments[:, 0], len(found.pieces)
+        rows = np.bincount(at, found.segments[:, 2], count).astype(np.int64).tolist()
+        segments = np.bincount(at, minlength=count).tolist()
+        pieces: Any = found.pieces[:, [SOURCE, KMIN, KMAX, TMIN, TMAX, T0, T1]].tolist()
+        subqueries = []
+        for piece, (source, kmin, kmax, tmin, tmax, t0, t1) in enumerate(pieces):
+            place = "chunk" if source == 0 else "sealed tree" if source <= sealed else "live tree"
+            holder: Any = found.holder(piece)
+            name = holder.record.id if source == 0 else f"run of generation {holder.generation_lo}"
+            subqueries.append(Subquery(place, name, (kmin, kmax), (max(tmin, t0), min(tmax, t1)), rows[piece], segments[piece]))
+        intervals = tuple(zip(scan.intervals[0].lo.tolist(), scan.intervals[0].hi.tolist(), strict=True))
+        return Plan(self._spec().name, found.version.generation, intervals, scan.time, tuple(subqueries), self.stats)
+
+    @property
+    def generation(self) -> int:
+        return self._alive().found.version.generation
+
+    def is_small(self, rows: int) -> bool:
+        found, limit = self._alive().found, self._pipeline.stops_at
+        return len(found.pieces) <= _FEW_PIECES and (found.rows <= rows or limit is not None and limit <= rows)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._scan = None
+
+    def _source(self) -> tuple[Source, int | None]:
+        scan = self._alive()
+        known = None if scan.found.doubtful else self._pipeline.known_rows(scan.found.rows)
+        return partial(rows_of, scan, self._pipeline.read), known
+
+    def _alive(self) -> Scan:
+        scan = self._scan
+        if scan is None:
+            raise CancelledError("the query was cancelled; ask it again")
+        return scan

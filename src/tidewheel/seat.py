@@ -1,0 +1,132 @@
+"""A process's seat at a warehouse: the engine it uses now, as its owner or attached to the owner.
+
+There is one seat per process and root, shared by all that open it. The first process to open a root owns it; others attach. If the owner
+dies, the call that noticed raises `OwnerLostError`; the next one finds the engine `lost` and takes a new one: attached to whoever owns
+the warehouse by then, or owning it, recovery included.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
+from tidewheel.owner import OwnedEngine
+from tidewheel.settings import Settings
+
+PATIENCE = 10.0
+"""Seconds that a change of owners may take before it is an error: one is gone, and the next does not answer yet."""
+
+
+class Seat:
+    """Every method may be called from any thread."""
+
+    def __init__(self, root: Path, settings: Settings | None) -> None:
+        self.root = root
+        self.users = 1
+        self._wanted = settings
+        self._lock = threading.Lock()
+        self._closed = False
+        self._engine = _take(root, settings)
+
+    def engine(self) -> Engine:
+        """The engine to use now."""
+        engine = self._engine
+        return self._anew() if engine.lost else engine
+
+    def _anew(self) -> Engine:
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"the warehouse {self.root} was closed; open it again")
+            if self._engine.lost:
+                self._engine.close()
+                self._engine = _take(self.root, self._wanted)
+            return self._engine
+
+    def table(self, table: TableEngine) -> TableEngine:
+        """The same table of the engine in use now."""
+        return self.engine().table(table.spec.name)
+
+    def check_settings(self, settings: Settings | None) -> None:
+        """An attached process has the owner's settings, whatever it asks for: only the owner can be asked for others."""
+        if settings is not None and isinstance(self._engine, OwnedEngine) and settings != self._engine.settings:
+            raise SettingsError(f"{self.root} is open in this process with other settings; close it first")
+
+    def leave(self) -> None:
+        """One user less; the last one closes the engine."""
+        with _seats_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            if _seats.get(self.root) is self:
+                del _seats[self.root]
+        with self._lock:
+            self._closed = True
+        self._engine.close()
+
+
+def _take(root: Path, settings: Settings | None) -> Engine:
+    """Own the warehouse if nobody does, else attach to its owner."""
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return OwnedEngine(root, settings or Settings())
+        except OwnedError:
+            from tidewheel.cluster.client import attach
+
+            try:
+                return attach(root)
+            except OwnedError:  # it does not answer: just starting, or just gone
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)
+
+
+_seats: dict[Path, Seat] = {}
+_seats_lock = threading.RLock()
+
+
+def open_seat(path: str | os.PathLike[str], settings: Settings | None) -> Seat:
+    """The seat at a root: taken by the first call in this process, shared by later ones."""
+    try:
+        root = Path(path).expanduser().resolve()
+    except (ValueError, RuntimeError, OSError) as e:
+        raise SettingsError(f"{path!r} cannot be the folder of a warehouse: {e}") from None
+    with _seats_lock:
+        there = _seats.get(root)
+        if there is not None:
+            there.check_settings(settings)
+            there.users += 1
+            return there
+        seat = _seats[root] = Seat(root, settings)
+        return seat
+
+
+@atexit.register
+def _leave_all() -> None:
+    """A process that ends without closing its warehouses still flushes them, each for itself."""
+    for seat in list(_seats.values()):
+        seat.users = 1
+        try:
+            seat.leave()
+        except TidewheelError as e:
+            print(f"tidewheel: {seat.root} could not be flushed at exit: {e}", file=sys.stderr)
+
+
+def _forget_in_child() -> None:
+    """A forked child has neither the threads nor the lease nor the connections of its parent."""
+    global _seats_lock
+    _seats_lock = threading.RLock()
+    for seat in _seats.values():
+        seat._closed = True
+        if isinstance(seat._engine, OwnedEngine):
+            seat._engine._closed = True
+    _seats.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

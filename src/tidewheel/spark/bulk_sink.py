@@ -1,0 +1,107 @@
+"""The bulk sink: tasks write chunks side by side, one commit makes them all part of the table, or none.
+
+The load begins when Spark makes the writer, before any task: its job, folder and template travel with the writer. Whatever a failed task
+left in the folder goes with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from tidewheel.errors import OwnerLostError, TidewheelError
+from tidewheel.model.dead_letters import DeadLetter, letters_batch
+from tidewheel.model.delivery import Load, SliceId, Written
+from tidewheel.model.query import Query
+from tidewheel.model.schema import TableSpec
+from tidewheel.spark import connections
+from tidewheel.spark.options import Place
+from tidewheel.spark.types import conform
+from tidewheel.write.accept import Rejected
+
+
+@dataclass(frozen=True)
+class WrittenPart(WriterCommitMessage):
+    """What a task wrote, and where its bad rows wait."""
+
+    written: Written
+    rejects: SliceId | None = None
+
+
+class BulkSink(DataSourceArrowWriter):
+    """Made on the driver; tasks get copies, and so does whatever process commits."""
+
+    def __init__(self, place: Place, spec: TableSpec, load: Load, overwrite: bool, on_bad: str, made: bool) -> None:
+        self._place = place
+        self._spec = spec
+        self._load = load
+        self._overwrite = overwrite
+        self._on_bad = on_bad
+        self._made = made
+        """The table was made for this load."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
+        """In a task."""
+        from tidewheel.write.load import ChunkMaker  # here: its kernels take long to load, and only tasks use them
+
+        maker = ChunkMaker(self._place.root, self._spec, self._load)
+        rejected: list[Rejected] = []
+        fit = None
+        for batch in iterator:
+            if batch.num_rows:
+                fit = fit or conform(self._spec, batch.schema)
+                rejected += maker.add(fit(batch), self._on_bad)
+        return WrittenPart(maker.finish(), self._stage_rejects(rejected) if rejected else None)
+
+    def _stage_rejects(self, rejected: list[Rejected]) -> SliceId:
+        """Bad rows wait with the owner, as dead letters of a batch that has no other rows."""
+        context = TaskContext.get()
+        assert context is not None
+        slice_id = SliceId(f"load {self._load.job}", self._load.job, 0, context.partitionId(), context.taskAttemptId())
+        origin = f"load {self._load.job}, partition {context.partitionId()}"
+        letters = letters_batch(self._spec.schema, [DeadLetter(r.position, r.reason, r.column, r.row, origin) for r in rejected])
+        connections.table(self._place).stage(slice_id, [letters], letters.schema)
+        return slice_id
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Bad rows first: if what follows fails, a reject twice is better than one lost."""
+        parts = [m for m in messages if isinstance(m, WrittenPart)]
+        table = connections.table(self._place)
+        rejects = [part.rejects for part in parts if part.rejects is not None]
+        if rejects:
+            table.commit_batch(rejects[0].stream, rejects[0].run, rejects[0].batch, rejects)
+        written = [part.written for part in parts]
+        try:
+            table.commit_load(self._load.job, written, self._overwrite)
+        except OwnerLostError:
+            if not self._is_in(written):
+                raise
+
+    def _is_in(self, written: Sequence[Written]) -> bool:
+        """Whether an owner that died while it committed had done so: the next one knows all chunks by their ids, or none."""
+        ours = {chunk.id for part in written for chunk in part.chunks}
+        there = connections.call(self._place, lambda table: table.pin(Query()))
+        connections.call(self._place, lambda table: table.unpin(there.id))
+        return bool(ours) and ours <= {chunk.id for chunk in there.chunks}
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with suppress(TidewheelError):
+            table = connections.table(self._place)
+            table.abort_load(self._load.job)
+            table.abort_batch(f"load {self._load.job}", self._load.job, 0)
+            if self._made and not table.state().rows:
+                connections.engine(self._place.root).drop(self._place.table)
+
+
+class NoSink(DataSourceArrowWriter):
+    """For a table that is there already and is to be left as it is."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        deque(iterator, 0)  # a worker that is left with rows is not used again
+        return WriterCommitMessage()

@@ -1,0 +1,75 @@
+"""One connection per worker process and warehouse, kept from task to task.
+
+Spark's Python workers are reused, so a task finds what the last one left. A connection whose owner died is made anew; so is one that was
+inherited by a fork, because its threads did not come along.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.cluster.summon import summon
+from tidewheel.errors import OwnerLostError
+from tidewheel.spark.options import Place
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""Calls that change nothing, or that can be repeated, are made so often before a lost owner is reported."""
+
+_engines: dict[str, Engine] = {}
+_tables: dict[Place, TableEngine] = {}
+_lock = threading.Lock()
+
+
+def engine(root: str) -> Engine:
+    """The warehouse's owner, which is started if there is none."""
+    with _lock:
+        found = _engines.get(root)
+        if found is None or found.lost:
+            for place in [p for p in _tables if p.root == root]:
+                del _tables[place]
+            if found is not None:
+                found.close()
+            _engines[root] = found = summon(root)
+        return found
+
+
+def table(place: Place) -> TableEngine:
+    """A table of it. Raises NotFoundError if there is none."""
+    owner = engine(place.root)
+    with _lock:
+        found = _tables.get(place)
+        if found is None or found.lost:
+            _tables[place] = found = owner.table(place.table)
+        return found
+
+
+def forget(place: Place) -> None:
+    """The table may have been dropped or made anew since it was looked at."""
+    with _lock:
+        _tables.pop(place, None)
+
+
+def call(place: Place, ask: Callable[[TableEngine], T]) -> T:
+    """Ask the owner something that may be asked twice: if it dies meanwhile, the next one is asked."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return ask(table(place))
+        except OwnerLostError:
+            continue
+    return ask(table(place))
+
+
+def _forget_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _engines.clear()
+    _tables.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

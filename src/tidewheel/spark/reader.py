@@ -1,0 +1,95 @@
+"""The reader of a whole table, as it is when the scan is planned."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tidewheel.model.schema import TableSpec
+from tidewheel.spark import connections
+from tidewheel.spark.filters import Ask, ask
+from tidewheel.spark.options import Place
+from tidewheel.spark.portions import Portion, divide, rows
+from tidewheel.spark.types import delivery
+
+PROBE, SCAN, SHARED = "probe", "scan", "shared"
+"""What is planned (see `fresh_scans`). PROBE: only which filters we take. SCAN: one scan, with these filters. SHARED: any number of scans,
+with whatever filters, so none may be used."""
+
+
+class TableReader(DataSourceReader):
+    """Planned on the driver; `read` runs in tasks, in copies of it."""
+
+    def __init__(
+        self, place: Place, spec: TableSpec, wanted: StructType, nanoseconds: str, most: int | None, step: str, asked: Ask
+    ) -> None:
+        self._place = place
+        self._spec = spec
+        self._wanted = wanted
+        self._nanoseconds = nanoseconds
+        self._most = most
+        self._step = step
+        self._ask = asked
+
+    @property
+    def pushFilters(self) -> Any:
+        """Spark refuses a reader that overrides this method in a session where pushing filters is off, instead of not calling it."""
+        return _Push(self)
+
+    def push(self, filters: Sequence[Filter]) -> Iterable[Filter]:
+        """Take what we can; returns what Spark must still do."""
+        if self._step != PROBE:
+            return filters
+        self._ask, left = ask(self._spec, filters)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        if self._step == PROBE:
+            return [_Question(self._ask)]
+        if self._ask.nothing:
+            return []
+        query = self._ask.query(self._wanted.names)
+        pin = connections.call(self._place, lambda table: table.pin(query))
+        return divide(pin, self._ask, self._spec, self._most)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Portion):  # where we make no partition, Spark makes an empty one
+            return
+        deliver = delivery(self._spec, self._wanted, self._nanoseconds)
+        for batch in rows(self._place, self._spec, partition, self._ask, self._ask.query(self._wanted.names)):
+            yield deliver(batch)
+
+
+class _Question(InputPartition):
+    """What a probe made of Spark's filters, on its way to the scan."""
+
+    def __init__(self, asked: Ask) -> None:
+        super().__init__(None)
+        self.ask = asked
+
+
+def carried(text: str | None) -> Ask:
+    """The question that a probe sent, as Spark pickled it; one for everything if there was no probe."""
+    if not text:
+        return Ask()
+    found = pickle.loads(base64.b64decode(text))
+    assert isinstance(found, _Question)
+    return found.ask
+
+
+class _Push:
+    """Called like the method `pushFilters`, and taken for the one of the base class."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: Sequence[Filter]) -> Iterable[Filter]:
+        return self._reader.push(filters)

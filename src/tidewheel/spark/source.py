@@ -1,0 +1,144 @@
+"""The data source `tidewheel`: what Spark calls for `format("tidewheel")`, to read and to write, tables and streams.
+
+It only checks the options and hands out readers and writers. Everything here runs in small Python processes of the driver's,
+which Spark keeps for some time and calls again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructField, StructType
+
+from tidewheel.errors import ExistsError, InputError
+from tidewheel.model.schema import TableSpec
+from tidewheel.spark import connections, fresh_scans, modes, options
+from tidewheel.spark.bulk_sink import BulkSink, NoSink
+from tidewheel.spark.changes import ChangeReader
+from tidewheel.spark.create import target
+from tidewheel.spark.options import Place
+from tidewheel.spark.portions import SLOTS
+from tidewheel.spark.reader import SHARED, TableReader, carried
+from tidewheel.spark.sources.decoding_sink import DecodingSink
+from tidewheel.spark.stream_sink import StreamSink
+from tidewheel.spark.types import NANOSECONDS, check_wanted, read_schema
+
+FORMAT = "tidewheel"
+
+_LOCATION = "tidewheel.location"
+"""Metadata of a column of a table in Spark's catalog: Spark forgets the options of CREATE TABLE, but not the schema."""
+
+_checked: set[tuple[Place, str]] = set()
+"""Streams whose schema was compared in this process: it is called for every batch."""
+
+
+class TidewheelSource(DataSource):
+    """Spark makes one for every load, save and start, and sends copies of it about."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    # ---- reading ----------------------------------------------------------------------------------------
+
+    def schema(self) -> StructType:
+        """For a load that names no schema, and for CREATE TABLE."""
+        given = self._options()
+        options.check(given, options.CHANGES)
+        place = options.place_of(given)
+        found = read_schema(_spec(place), options.names(given, "columns"), _nanoseconds(given))
+        if "provider" not in given:
+            return found
+        kept = json.dumps(
+            {"warehouse": place.root, "table": place.table} | {k: v for k, v in given.items() if k in ("nanoseconds", "partitions")}
+        )
+        return StructType([StructField(f.name, f.dataType, f.nullable, {_LOCATION: kept}) for f in found])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        given = self._located(schema)
+        options.check(given, options.READ)
+        place = options.place_of(given)
+        spec, nanoseconds = _spec(place), _nanoseconds(given)
+        whole = given.get(options.SCHEMA)
+        check_wanted(spec, schema if whole is None else StructType.fromJson(json.loads(whole)), nanoseconds)
+        step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
+        return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        given = self._located(schema)
+        options.check(given, options.CHANGES)
+        place = options.place_of(given)
+        spec, nanoseconds = _spec(place), _nanoseconds(given)
+        check_wanted(spec, schema, nanoseconds)
+        start = None if given.get("startingGeneration", "").lower() == "latest" else options.count(given, "startingGeneration", 0) or 0
+        limit = options.count(given, "maxRowsPerTrigger")
+        return ChangeReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), start, limit)
+
+    # ---- writing ----------------------------------------------------------------------------------------
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        given = self._options()
+        options.check(given, options.WRITE)
+        place = options.place_of(given)
+        on_bad = options.choice(given, "onBad", ("error", "reject"))
+        if_exists = options.choice(given, "ifExists", ("append", "error", "ignore"))
+        spec, made = target(place, schema, given)
+        if not made and not overwrite and if_exists != "append":
+            if if_exists == "ignore":
+                return NoSink()
+            raise ExistsError(f'table {place.table!r} is in {place.root} already; add to it with mode("append"), or mode("overwrite") it')
+        load = connections.table(place).begin_load()
+        return BulkSink(place, spec, load, overwrite, on_bad, made)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        given = self._options()
+        options.check(given, options.STREAM)
+        if overwrite:
+            raise InputError(
+                'a stream only adds rows to a table: use outputMode("append"), or replace the table by foreachBatch with df.write and '
+                'mode("overwrite")'
+            )
+        place = options.place_of(given)
+        decode = given.get(options.DECODE)
+        if decode is not None:  # records that are no rows yet: their columns are not the table's
+            return DecodingSink(place, given.get("streamName"), decode)
+        asked = (place, schema.json())
+        if asked not in _checked:
+            target(place, schema, given, hidden=True)
+            _checked.add(asked)
+        return StreamSink(place, given.get("streamName"))
+
+    def _options(self) -> Mapping[str, str]:
+        return self.options
+
+    def _located(self, schema: StructType) -> Mapping[str, str]:
+        """The options, with those that Spark's catalog kept for a table where none say where it is."""
+        given = self._options()
+        return given if options.names_a_place(given) else {**_kept(schema), **given}
+
+
+def _spec(place: Place) -> TableSpec:
+    connections.forget(place)  # it may have been dropped and made anew since this process last looked
+    return connections.call(place, lambda table: table.spec)
+
+
+def _nanoseconds(given: Mapping[str, str]) -> str:
+    return options.choice(given, "nanoseconds", NANOSECONDS)
+
+
+def _kept(schema: StructType) -> Mapping[str, str]:
+    """Where a table in Spark's catalog lies."""
+    found: dict[str, str] = next((json.loads(f.metadata[_LOCATION]) for f in schema if _LOCATION in (f.metadata or {})), {})
+    return found
+
+
+def install(spark: SparkSession) -> None:
+    """Make a session know the format, with all that Spark's Python sources lack. May be called again."""
+    if hasattr(spark, "_jsparkSession"):
+        spark.sparkContext.environment[SLOTS] = str(spark.sparkContext.defaultParallelism)
+    spark.dataSource.register(TidewheelSource)
+    modes.install(FORMAT)
+    fresh_scans.install(spark, FORMAT)

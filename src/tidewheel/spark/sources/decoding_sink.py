@@ -1,0 +1,53 @@
+"""The streaming sink for records that are not rows yet: its tasks decode them, and stage what comes out.
+
+A task may stage several slices: one for each file it read, because a file is a package of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from tidewheel.model.delivery import SliceId
+from tidewheel.spark import connections
+from tidewheel.spark.options import Place
+from tidewheel.spark.sources.decode import decoder
+from tidewheel.spark.stream_sink import StreamSink, slice_of_task
+
+
+@dataclass(frozen=True)
+class StagedSlices(WriterCommitMessage):
+    """What a task did."""
+
+    slices: tuple[SliceId, ...]
+
+
+class DecodingSink(StreamSink):
+    """A `StreamSink` that is given records and the rules to decode them by."""
+
+    def __init__(self, place: Place, stream: str | None, rules: str) -> None:
+        super().__init__(place, stream)
+        self._rules = rules
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task."""
+        slice_id = slice_of_task(self._stream)
+        records = (batch for batch in iterator if batch.num_rows)
+        first = next(records, None)
+        if first is None:  # nothing to tell the owner
+            return StagedSlices(())
+        table = connections.table(self._place)
+        slices: list[SliceId] = []
+        for delivery in decoder(self._rules, table.spec)(chain((first,), records)):
+            one = replace(slice_id, package=delivery.package or "")
+            staged = table.stage(one, delivery.batches, delivery.schema)
+            if delivery.package or staged.rows or staged.rejected:  # an empty file is known from now on, an empty slice is nothing
+                slices.append(one)
+        return StagedSlices(tuple(slices))
+
+    def slices(self, messages: Sequence[WriterCommitMessage | None]) -> list[SliceId]:
+        return [one for message in messages if isinstance(message, StagedSlices) for one in message.slices]

@@ -1,0 +1,73 @@
+"""A trial run of Spark in a process of its own: `python -m tidewheel.spark.trial` starts a session, runs small jobs and prints what it saw.
+
+`tidewheel doctor --spark` runs it, because a Spark that hangs or dies must not take the doctor along; and the archive that makes Spark
+start fast is recorded from it, so it does what pipelines do: SQL, Python workers, a stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidewheel.errors import TidewheelError
+from tidewheel.spark import archive, java
+from tidewheel.spark.launch import log_file
+from tidewheel.spark.session import register, start
+
+
+def main() -> int:
+    """Prints one line of JSON. Exit code 1: `error` in it says why."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--record", type=Path, help="make the archive of Spark's classes in this file")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    try:
+        record = archive.recording(java.find(), options.record) if options.record else None
+        spark = register(start("local[2]", {}, record))
+        started = time.perf_counter()
+        rows = jobs(spark)
+    except TidewheelError as e:
+        print(json.dumps({"error": str(e)}))
+        return 1
+    except Exception as e:
+        print(json.dumps({"error": f"{type(e).__name__}: {str(e).splitlines()[0]}; its log is {log_file()}"}))
+        return 1
+    said = {"spark": spark.version, "start": round(started - began, 2), "jobs": round(time.perf_counter() - started, 2), "rows": rows}
+    spark.stop()
+    _end_java()
+    print(json.dumps(said))
+    return 0
+
+
+def jobs(spark: SparkSession) -> int:
+    """What pipelines do, on few rows: a query with a shuffle, a Python worker, a stream. Returns rows that went through a worker."""
+    numbers = spark.range(10_000).selectExpr("id", "id % 7 AS k", "cast(id AS string) AS s")
+    numbers.groupBy("k").agg({"id": "sum", "s": "max"}).orderBy("k").toArrow()
+    rows = numbers.mapInArrow(lambda batches: batches, "id long, k long, s string").count()
+    with tempfile.TemporaryDirectory(prefix="tidewheel-trial-") as folder:
+        numbers.limit(100).write.parquet(f"{folder}/numbers")
+        stream = spark.readStream.schema(numbers.schema).parquet(f"{folder}/numbers").where("k > 0").writeStream.format("noop")
+        query = stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+        query.awaitTermination()
+    return rows
+
+
+def _end_java() -> None:
+    """Wait until Java has ended: only then is what it records complete."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is not None:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

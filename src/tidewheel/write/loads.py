@@ -1,0 +1,99 @@
+"""Bulk loads, on the owner's side: tasks write chunks into a folder of their own, one commit makes them part of the table.
+
+Until then nothing points to what they write: a load that fails is removed with its folder, and one whose driver was killed when the
+warehouse is opened next, or when its folder was not touched for a day. The chunks' files say generation 0; the catalog gives them theirs
+when they are committed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidewheel.chunk import names
+from tidewheel.env.files import LocalFiles
+from tidewheel.errors import NotFoundError
+from tidewheel.model.delivery import Ack, Load, Written
+from tidewheel.model.records import ChunkRecord, MaskRecord
+from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.write.flush import Flusher
+from tidewheel.write.publish import Publisher
+
+STALE = 86400.0
+"""Seconds after which the folder of a load that nobody writes to is removed."""
+
+
+class Loads:
+    """The bulk loads of one table. Every method may be called from any thread."""
+
+    def __init__(self, publisher: Publisher, flusher: Flusher, files: LocalFiles, replacing: threading.Lock) -> None:
+        self._publisher = publisher
+        self._flusher = flusher
+        self._files = files
+        self._replacing = replacing
+        self._under_way: set[str] = set()
+
+    def begin(self) -> Load:
+        """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
+        sweep(self._files, lambda age: age > STALE)
+        job = f"{self._publisher.table.id}-{secrets.token_hex(8)}"
+        folder = names.staging_folder(job)
+        self._files.make_folder(folder)
+        self._under_way.add(job)
+        settings = self._publisher.settings
+        prefix, bounds = self._publisher.placing.for_others()
+        return Load(job, folder, prefix, bounds, settings.leaf_rows, settings.chunk_bytes)
+
+    def commit(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
+        """All chunks of all tasks, in one transaction; with `overwrite` all other rows are hidden by it."""
+        publisher = self._publisher
+        if job not in self._under_way:
+            raise NotFoundError(f"bulk load {job} is not known here: it was ended, or its owner restarted. Nothing was changed; load again")
+        records = [chunk for one in written for chunk in one.chunks]
+        rows = sum(one.rows for one in written)
+        if not records and not overwrite:
+            self.abort(job)
+            return Ack(0, 0, publisher.version.generation)
+        # 1. all rows of before are sealed: a mask hides a chunk as a whole or not at all
+        with self._replacing, publisher.reserve() as reserved:
+            generation = reserved.generation
+            # 2. the files move to where chunks are, under their temporary names
+            placed = [self._place(record, generation) for record in records]
+            # 3. one transaction, one swap
+            mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
+            self._flusher.load(publisher, placed, mask, reserved)
+        self.abort(job)
+        return Ack(rows, 0, generation)
+
+    def _place(self, record: ChunkRecord, generation: int) -> ChunkRecord:
+        table_id = self._publisher.table.id  # the task that wrote it did not know
+        file = names.chunk_file(table_id, record.id)
+        self._files.move(record.file + names.TEMPORARY, file + names.TEMPORARY)
+        self._files.adopt(file)
+        return replace(
+            record, table_id=table_id, file=file, generation_lo=generation, generation_hi=generation, covers=generation
+        )  # fmt: skip
+
+    def abort(self, job: str) -> None:
+        """Remove what is left of a load."""
+        self._under_way.discard(job)
+        _remove(self._files, names.staging_folder(job))
+
+
+def sweep(files: LocalFiles, stale: Callable[[float], bool]) -> int:
+    """Remove the folders of loads that nobody goes on with, by the age of their newest file; returns how many."""
+    swept = 0
+    for folder in files.folders(names.STAGING):
+        if stale(time.time() - max(map(files.modified, [folder, *files.list(folder)]))):
+            _remove(files, folder)
+            swept += 1
+    return swept
+
+
+def _remove(files: LocalFiles, folder: str) -> None:
+    for file in list(files.list(folder)):
+        files.remove(file)
+    files.remove_folder(folder)

@@ -1,0 +1,243 @@
+"""Batches of streams, made of slices: staged by many tasks, published by one commit, at most once each.
+
+A slice is accepted and placed when it is staged; nobody sees it, and it dies with this process. `commit` publishes the slices it names
+as one batch, in one log record group that carries (stream, batch); the flush that commits their chunks puts it into the catalog. So a
+batch is known from the moment its rows are, and a crash forgets both or neither. The batches of a stream come in order: its last one
+says it for all before, and a replayed batch may be cut into slices differently, so nothing smaller than a batch is compared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.errors import InputError, NotSyncedError, StagingLostError
+from tidewheel.model.dead_letters import ORIGIN, split
+from tidewheel.model.delivery import Ack, SliceId, Staged
+from tidewheel.model.records import PackageRecord, StreamBatchRecord
+from tidewheel.write.accept import Acceptor, Rejected
+from tidewheel.write.packages import Packages
+from tidewheel.write.place import Placed
+from tidewheel.write.publish import Publisher
+from tidewheel.write.rejects import rejects_batch
+
+EXPIRES = 3600.0
+"""Seconds after which a slice that nobody committed is dropped: its run is dead."""
+
+
+class KeepRejects(Protocol):
+    """Where the bad rows of a table go: the publisher of its rejects, made when first needed."""
+
+    def __call__(self) -> tuple[Publisher, Streams]: ...
+
+
+@dataclass(slots=True)
+class _Slice:
+    placed: list[Placed]
+    rejected: list[Rejected]
+    rows: int
+    bytes: int
+    since: float
+
+
+class Streams:
+    """The streams of one table. Every method may be called from any thread."""
+
+    def __init__(self, publisher: Publisher, acceptor: Acceptor, catalog: CatalogReader, rejects: KeepRejects, packages: Packages) -> None:
+        self._publisher = publisher
+        self._packages = packages
+        self._acceptor = acceptor
+        self._catalog = catalog
+        self._rejects = rejects
+        self._staged: dict[SliceId, _Slice] = {}
+        self._lock = threading.Lock()
+        """Guards what is staged."""
+        self._turn = threading.Lock()
+        """Batches are committed one after the other: whoever is told "duplicate" can rely on the first one being in."""
+        self._last: dict[str, int] = {}
+        """Of the streams that were asked for: the last batch that is visible."""
+        self._unsynced: set[str] = set()
+        """Streams whose last batch is visible, but may not survive a power failure yet."""
+
+    # ---- staging ----------------------------------------------------------------------------------------
+
+    def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch]) -> Staged:
+        """Take a slice in. The same slice again takes the place of the first; a newer run of a stream drops the slices of older ones."""
+        publisher = self._publisher
+        now = publisher.clock.monotonic()
+        self._expire(slice_id, now)
+        held = _Slice([], [], 0, 0, now)
+        position = 0
+        for batch in batches:
+            good, letters = split(batch, position)
+            held.rejected += [Rejected(x.position, x.column, x.reason, x.raw, x.origin or None) for x in letters]
+            if good.num_rows:
+                accepted = self._acceptor.accept(good, "reject")
+                if accepted.rejected:
+                    held.rejected += _placed_back(accepted.rejected, batch, position, {x.position - position for x in letters})
+                for rows in accepted.batches:
+                    placed = publisher.place(rows)
+                    held.placed += placed
+                    held.rows += rows.num_rows
+                    held.bytes += sum(run.bytes for _, _, run in placed)
+            position += batch.num_rows
+            self._check_room(slice_id, held)
+        with self._lock:
+            self._staged[slice_id] = held
+        return Staged(held.rows, len(held.rejected))
+
+    def _check_room(self, slice_id: SliceId, held: _Slice) -> None:
+        """A batch becomes visible at once, so all of it is in memory at once."""
+        most = self._publisher.settings.max_batch_bytes
+        with self._lock:
+            size = held.bytes + sum(one.bytes for id_, one in self._staged.items() if id_ != slice_id)
+        if size > most:
+            raise InputError(
+                f"table {self._publisher.spec.name!r}: batch {slice_id.batch} of stream {slice_id.stream} has more than {most:,} bytes of "
+                "rows. Let each batch have less (Kafka: maxOffsetsPerTrigger, files: maxFilesPerTrigger), raise Settings.max_batch_bytes, "
+                "or load history in bulk with df.write"
+            )
+
+    def _expire(self, incoming: SliceId, now: float) -> None:
+        with self._lock:
+            for id_, held in list(self._staged.items()):
+                if (id_.stream == incoming.stream and id_.run != incoming.run) or now - held.since > EXPIRES:
+                    del self._staged[id_]
+
+    def abort(self, stream: str, run: str, batch: int) -> None:
+        """Drop what was staged for a batch."""
+        with self._lock:
+            for id_ in [i for i in self._staged if (i.stream, i.run, i.batch) == (stream, run, batch)]:
+                del self._staged[id_]
+
+    @property
+    def staged(self) -> int:
+        """Slices that wait for their commit."""
+        with self._lock:
+            return len(self._staged)
+
+    # ---- committing -------------------------------------------------------------------------------------
+
+    def commit(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
+        """Publish these slices as one batch."""
+        with self._turn:
+            try:
+                if self.reached(stream, batch):
+                    return Ack(0, 0, self._publisher.version.generation, duplicate=True)
+                return self._deliver(stream, batch, {one: self._slice(one) for one in slices})
+            finally:
+                if self._reached_now(stream) >= batch:
+                    self._forget(stream, batch)
+
+    def _deliver(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> Ack:
+        """Publish a batch without those of its packages that were loaded before."""
+        names = {one.package for one in parts if one.package}
+        if not names:
+            return self._publish(stream, batch, parts, ())
+        with self._packages.lock:
+            new = {name for name in names if not self._packages.known(name)}
+            parts = {one: part for one, part in parts.items() if not one.package or one.package in new}
+            records = tuple(_package(name, [part for one, part in parts.items() if one.package == name]) for name in sorted(new))
+            try:
+                ack = self._publish(stream, batch, parts, records)
+            except BaseException:
+                self._packages.interrupted(new)
+                raise
+            if any(part.placed for part in parts.values()):
+                self._packages.add(new)
+            else:
+                for record in records:
+                    self._packages.add_without_rows(record)
+            return ack
+
+    def _publish(self, stream: str, batch: int, parts: dict[SliceId, _Slice], packages: tuple[PackageRecord, ...]) -> Ack:
+        placed = [one for part in parts.values() for one in part.placed]
+        rows = sum(part.rows for part in parts.values())
+        rejected = sum(len(part.rejected) for part in parts.values())
+        if rejected:  # first: if what follows fails the batch comes again, and the rejects know that they have been there
+            publisher, streams = self._rejects()
+            now, schema = publisher.clock.now(), publisher.spec.schema
+            bad = [rejects_batch(part.rejected, now, schema, one.package or None, stream, batch) for one, part in parts.items()]
+            streams.insert_once(stream, batch, pa.concat_batches(bad))
+            self._publisher.metrics.rejected += rejected
+        if not placed:
+            return Ack(0, rejected, self._publisher.version.generation)
+        return Ack(rows, rejected, self._visible(stream, batch, placed, rows, packages))
+
+    def insert_once(self, stream: str, batch: int, data: pa.RecordBatch) -> None:
+        """Insert a batch that was never staged, unless it is there."""
+        with self._turn:
+            if not self.reached(stream, batch):
+                self._visible(stream, batch, self._publisher.place(data), data.num_rows)
+
+    def _visible(self, stream: str, batch: int, placed: list[Placed], rows: int, packages: tuple[PackageRecord, ...] = ()) -> int:
+        record = StreamBatchRecord(stream, batch, 0, rows)
+        try:
+            generation = self._publisher.insert_placed(placed, (record, *packages))
+        except BaseException as e:  # the log could not be synced, or the wait for it was interrupted
+            if self._publisher.reached(stream) == batch:  # it is there, and must not come again
+                self._last[stream] = batch
+                if isinstance(e, NotSyncedError) or not isinstance(e, Exception):
+                    self._unsynced.add(stream)
+            raise
+        self._last[stream] = batch
+        return generation
+
+    def reached(self, stream: str, batch: int) -> bool:
+        """Whether a batch was committed. Whoever is told so must be able to rely on it, so what may not last is flushed first."""
+        last = self.last(stream)
+        if last is None or batch > last:
+            return False
+        if stream in self._unsynced:
+            self._publisher.wait_flushed(self._publisher.seal())
+            self._unsynced.discard(stream)
+        return True
+
+    def last(self, stream: str) -> int | None:
+        """The last batch of a stream that was committed: in the catalog, or in a tree."""
+        if stream not in self._last:
+            known = self._catalog.last_batch(self._publisher.table.id, stream)
+            fresh = self._publisher.reached(stream)
+            found = [batch for batch in (known.batch if known else None, fresh) if batch is not None]
+            if not found:
+                return None
+            self._last[stream] = max(found)
+        return self._last[stream]
+
+    def _reached_now(self, stream: str) -> int:
+        return self._last.get(stream, -1)
+
+    def _slice(self, slice_id: SliceId) -> _Slice:
+        with self._lock:
+            found = self._staged.get(slice_id)
+        if found is None:
+            raise StagingLostError(
+                f"table {self._publisher.spec.name!r}: slice {slice_id.partition} (attempt {slice_id.attempt}) of batch {slice_id.batch} "
+                "is not with this owner: it was restarted since, or the slice waited too long. Nothing was inserted; send the batch again"
+            )
+        return found
+
+    def _forget(self, stream: str, batch: int) -> None:
+        with self._lock:
+            for id_ in [i for i in self._staged if i.stream == stream and i.batch <= batch]:
+                del self._staged[id_]
+
+
+def _package(name: str, parts: list[_Slice]) -> PackageRecord:
+    return PackageRecord(name, 0, sum(part.rows for part in parts), sum(len(part.rejected) for part in parts))
+
+
+def _placed_back(refused: list[Rejected], batch: pa.RecordBatch, start: int, letters: set[int]) -> list[Rejected]:
+    """Rows that the table refuses, with their places in the slice and where they came from: dead letters stood between them."""
+    places = [i for i in range(batch.num_rows) if i not in letters]
+    origins = batch.column(ORIGIN) if ORIGIN in batch.schema.names else None
+    return [
+        replace(one, position=start + place, origin=None if origins is None else origins[place].as_py())
+        for one in refused
+        for place in (places[one.position],)
+    ]
