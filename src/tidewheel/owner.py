@@ -24,9 +24,13 @@ class OwnedEngine(LocalEngine):
         self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, listen: bool = True
     ) -> None:
         super().__init__(root, settings, disk, open_catalog)
-        self.listener = Listener(self, root, self.epoch) if listen else None
+        self.listener = Listener(self, root, self.epoch, busy=self._is_awaited) if listen else None
         if self.listener is not None:
             self.listener.start()
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody has begun something here that takes several calls, and will be back."""
+        return any(t.streams.staged or len(t.pins) or t.loads.under_way for t in list(self._tables.values()))
 
     def check(self, repair: bool, progress: Progress | None) -> CheckReport:
         return check(self, repair, progress)

@@ -215,7 +215,9 @@ class Campaign:
             found = self.table(lambda table: table.query(Query(aggregate={"last": "max(seq)"}, group_by=["part"])).to_arrow())
         except NotFoundError:
             return {}
-        return dict(zip(found["part"].to_pylist(), found["last"].to_pylist(), strict=True))
+        last = dict(zip(found["part"].to_pylist(), found["last"].to_pylist(), strict=True))
+        self.feed.seen(sum(last.values()))
+        return last
 
     def fault(self, complete: bool = False) -> str:
         """What is wrong with the table, if anything."""
@@ -318,9 +320,9 @@ class Campaign:
 
     def _another_cut(self) -> dict[str, int]:
         return {
-            "per_topic": self.rng.choice([0, 1, 3, 7]),
-            "file_bytes": self.rng.choice([1 << 27, 1 << 12, 1 << 10]),
-            "slices": self.rng.choice([0, 0, 1, 3, 5]),
+            "per_topic": self.rng.choice([0, 1, 3, 5]),
+            "file_bytes": self.rng.choice([1 << 27, 1 << 14, 1 << 12]),
+            "slices": self.rng.choice([0, 0, 1, 3]),
         }
 
     def _mishap(self, place: str, what: str) -> str:

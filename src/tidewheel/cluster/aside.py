@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -17,13 +18,15 @@ _numbers = itertools.count(1)
 
 
 class _Job:
-    """Something to do, and what came of it."""
+    """Something to do, and what came of it, once."""
 
-    __slots__ = ("_done", "_error", "_result", "_work")
+    __slots__ = ("_abandoned", "_done", "_error", "_results", "_unwanted", "_work")
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], unwanted: Callable[[Any], None] | None = None) -> None:
         self._work: Callable[[], Any] | None = work
-        self._result: Any = None
+        self._unwanted = unwanted
+        self._abandoned = False
+        self._results: list[Any] = []
         self._error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
@@ -32,23 +35,36 @@ class _Job:
         work, self._work = self._work, None
         try:
             assert work is not None
-            self._result = work()
+            self._results.append(work())
         except BaseException as e:
             self._error = e
-        finally:
-            del work
-            self._done.release()
+        del work
+        self._done.release()
+        if self._abandoned:
+            self._throw_away()
 
     def wait(self) -> Any:
         self._done.acquire()
-        result, error = self._result, self._error
-        self._result = self._error = None
+        error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
-            return result
+            return self._results.pop()
         finally:
-            del error, result  # an error that can be reached from its own traceback would stay, and all its frames with it
+            del error  # an error that can be reached from its own traceback would stay, and all its frames with it
+
+    def abandon(self) -> None:
+        """Nobody waits any more. What comes of it is thrown away, wherever that is noticed first."""
+        self._abandoned = True
+        if self._done.acquire(blocking=False):
+            self._throw_away()
+
+    def _throw_away(self) -> None:
+        self._error = None
+        with suppress(IndexError):  # the other side was faster
+            result = self._results.pop()
+            if self._unwanted is not None:
+                self._unwanted(result)
 
 
 class Aside:
@@ -59,25 +75,26 @@ class Aside:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Do it now. An interrupt ends the wait, and another thread does what comes after."""
+    def run(self, work: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
+        """Do it now. An interrupt ends the wait; what comes of it then is `unwanted`, and another thread does what is next."""
         if threading.current_thread() is not threading.main_thread():
             return work()
-        job = _Job(work)
-        self._start()
+        job = _Job(work, unwanted)
+        self.start()
         self._jobs.put(job)
         try:
             return job.wait()  # type: ignore[no-any-return]
         except BaseException as e:
             if not isinstance(e, Exception):
-                self._abandon()
+                self._leave_behind()
+                job.abandon()
             raise
 
     def later(self, work: Callable[[], Any]) -> None:
-        """Do it some time; nobody wants to know how it went. The thread is started by `start`, never in here."""
+        """Do it some time; nobody wants to know how it went. The thread is started by `start`, not in here."""
         self._jobs.put(_Job(work))
 
-    def _start(self) -> None:
+    def start(self) -> None:
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -85,9 +102,7 @@ class Aside:
                     thread.start()
                     self._thread = thread
 
-    start = _start
-
-    def _abandon(self) -> None:
+    def _leave_behind(self) -> None:
         with self._lock:
             self._jobs.put(None)
             self._jobs, self._thread = SimpleQueue(), None

@@ -16,6 +16,7 @@ from tidewheel.cluster.wire import unstream
 from tidewheel.errors import CancelledError, TidewheelError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.limits import Cancellable
 from tidewheel.read.result import Result
 
 WINDOW = 4 << 20
@@ -33,7 +34,7 @@ class AttachedResult(Result):
         self._answer = answer
         self.schema, batches = unstream(rows)
         self._here: list[pa.RecordBatch] | None = None if answer.result else batches
-        self._rows = answer.rows
+        self._rows: int | None = None
         self.stats = answer.stats
         self.warning = answer.warning
         self._let_go: Callable[[], Any] | None = connection.holds(self, answer.result) if answer.result else None
@@ -49,14 +50,8 @@ class AttachedResult(Result):
         self._check()
         return self._answer.generation
 
-    def __len__(self) -> int:
-        if self._rows is None:
-            self._check()
-            self._rows = self._connection.ask(ask.Count(self._answer.result))
-        return self._rows
-
     def known_rows(self) -> int | None:
-        return self._rows
+        return self._answer.rows if self._rows is None else self._rows
 
     def cancel(self) -> None:
         if not self.cancelled:
@@ -69,7 +64,7 @@ class AttachedResult(Result):
 
     # ---- how it is read ---------------------------------------------------------------------------------
 
-    def _batches(self, whole: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         self._check()
         if self._here is not None:
             yield from self._here
@@ -98,11 +93,18 @@ class AttachedResult(Result):
             setattr(self.stats, field.name, getattr(stats, field.name))
         self._rows = stats.rows_returned
 
-    def _first(self, rows: int) -> list[pa.RecordBatch]:
+    def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
         self._check()
         if self._here is not None:
             return pa.Table.from_batches(self._here, self.schema).slice(0, rows).to_batches()  # type: ignore[no-any-return]
-        return unstream(self._connection.call(ask.First(self._answer.result, rows))[1])[1]
+        return self._connection.read(ask.First(self._answer.result, rows))[0]
+
+    def _count(self, of: Cancellable | None = None) -> int:
+        if self._rows is None:
+            self._check()
+            rows = self._answer.rows
+            self._rows = self._connection.read(ask.Count(self._answer.result))[1].rows if rows is None else rows
+        return self._rows
 
     def _counts_cheaply(self) -> bool:
         return self._rows is not None or self._answer.cheap

@@ -22,8 +22,8 @@ from pyarrow import flight
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
-from tidewheel.cluster.requests import PROTOCOL, Attach, Complete, Progressed, Read, Release, Stay, Welcome
-from tidewheel.cluster.wire import pack, unpack
+from tidewheel.cluster.requests import PROTOCOL, Answer, Attach, Complete, Progressed, Release, ResultRequest, Stay, Welcome
+from tidewheel.cluster.wire import pack, unpack, unwrapped
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
 _BROKEN = (flight.FlightError, OSError)
@@ -87,11 +87,17 @@ class Connection:
         self._check()
         action = flight.Action("", self._start + pack(request, rows))
         with self._guard(request):
-            answers = self._aside.run(lambda: [one.body for one in self._client.do_action(action)])
+            answers = self._aside.run(lambda: [one.body for one in self._client.do_action(action)], self._unwanted)
         value, payload = unpack(answers[-1])
         if isinstance(value, Exception):
             raise self._refused(value)
         return value, payload
+
+    def _unwanted(self, answers: list[pa.Buffer]) -> None:
+        """Whoever asked was interrupted: of a result that the owner holds now, nobody will know."""
+        value = unpack(answers[-1])[0]
+        if isinstance(value, Answer) and value.result:
+            self._let_go(value.result)
 
     def ask(self, request: Any) -> Any:
         """A request in one piece, for a value."""
@@ -145,8 +151,8 @@ class Connection:
             with suppress(*_BROKEN, pa.ArrowException):
                 writer.close()
 
-    def read(self, request: Read) -> tuple[list[pa.RecordBatch], Any]:
-        """One window of a reading: its rows, and `More` or `End`."""
+    def read(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:
+        """Rows of a result, and the last word about them. An interrupt ends the work for it."""
         self._check()
         readers: list[Any] = []
         with self._guard(request):
@@ -167,7 +173,7 @@ class Connection:
         while True:
             chunk = reader.read_chunk()
             if chunk.data is not None and chunk.data.num_rows:
-                batches.append(chunk.data)
+                batches += unwrapped(chunk.data)
             if chunk.app_metadata is not None:
                 return batches, unpack(chunk.app_metadata)[0]
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
-from tidewheel.cluster.held import HeldResult, Sessions
+from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.cluster.wire import stream, unstream
 from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
@@ -32,10 +32,14 @@ FEW_ROWS = 4096
 
 _FEW_BYTES = 4 << 20
 
+_SOON = 0.05
+"""Seconds that such a result may take."""
+
 _TELL = 0.05
 """Seconds between two messages about the progress of long work."""
 
 Answer = tuple[Any, pa.Buffer | None]
+Rows = Iterator[tuple[pa.RecordBatch | None, Any]]
 
 
 class Handlers:
@@ -173,9 +177,10 @@ class Handlers:
         """A result on its way to whoever asked: with its rows if they are few, else with the number to read it by."""
         planned, generation, cheap = replace(result.stats), result.generation, result._counts_cheaply()
         if result.is_small(FEW_ROWS):
-            # what goes wrong here goes wrong again when it is read, and then it is the reader's
-            with suppress(TidewheelError):
-                batches = result.to_batches()
+            # what goes wrong here goes wrong again when it is read, and then it is the reader's; so is what takes long
+            end = time.monotonic() + _SOON
+            with suppress(TidewheelError), (life := Life(result)).until(lambda: time.monotonic() > end):
+                batches = list(result._batches(True, life))
                 if sum(batch.nbytes for batch in batches) <= _FEW_BYTES:
                     answer = ask.Answer(0, generation, planned, result.warning, len(result), cheap, result.plan, result.stats)
                     return answer, stream(result.schema, batches)
@@ -185,10 +190,6 @@ class Handlers:
     def _of_result(self, request: ask.ResultRequest, held: HeldResult) -> Answer:
         result = held.result
         match request:
-            case ask.First(_, rows):
-                return None, stream(result.schema, result._first(rows))
-            case ask.Count():
-                return len(result), None
             case ask.GetPlan():
                 return result.plan, None
             case ask.Cancel():
@@ -196,28 +197,52 @@ class Handlers:
                 return None, None
         raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
 
-    def read(self, session: str, request: ask.Read) -> tuple[pa.Schema, Iterator[tuple[pa.RecordBatch | None, Any]]]:
-        """The next rows of a reading, each with what follows them: nothing yet, `More`, `End`, or an error."""
-        held = self.sessions.get(session, request.result)
-        return held.result.schema, self._window(held, request)
+    def read(self, session: str, request: Any, is_over: Callable[[], bool]) -> tuple[pa.Schema, Rows]:
+        """Rows of a result, each batch with what is to be said behind it: nothing yet, or the last word, which may be an error.
 
-    def _window(self, held: HeldResult, request: ask.Read) -> Iterator[tuple[pa.RecordBatch | None, Any]]:
-        sent = 0
+        `is_over` says whether the reader is gone; then the work ends.
+        """
+        held = self.sessions.get(session, request.result)
+        return held.result.schema, self._read(held, request, is_over)
+
+    def _read(self, held: HeldResult, request: Any, is_over: Callable[[], bool]) -> Rows:
         try:
-            batches = held.result._batches(request.whole) if request.begin else held.readings.pop(request.reading, None)
-            if batches is None:
-                raise NotFoundError("this reading of a result was broken off; read the result again")
-            for batch in batches:
-                sent += batch.nbytes
-                full = bool(request.window) and sent >= request.window
-                if full:
-                    held.readings[request.reading] = batches
-                yield batch, ask.More() if full else None
-                if full:
-                    return
-            yield None, ask.End(held.result.stats)
+            match request:
+                case ask.Read():
+                    yield from self._window(held, request, is_over)
+                case ask.First(_, rows):
+                    with (life := Life(held.result)).until(is_over):
+                        batches = held.result._first(rows, life)
+                    yield from ((batch, None) for batch in batches)
+                    yield None, ask.Counted(rows)
+                case ask.Count():
+                    with (life := Life(held.result)).until(is_over):
+                        rows = held.result._count(life)
+                    yield None, ask.Counted(rows)
         except Exception as e:
             yield None, e
+
+    def _window(self, held: HeldResult, request: ask.Read, is_over: Callable[[], bool]) -> Rows:
+        sent = 0
+        reading = held.readings.pop(request.reading, None)
+        if request.begin:
+            life = Life(held.result)
+            reading = Reading(held.result._batches(request.whole, life), life)
+        if reading is None:
+            raise NotFoundError("this reading of a result was broken off; read the result again")
+        last: pa.RecordBatch | None = None
+        with reading.life.until(is_over):
+            for batch in reading.batches:
+                sent += batch.nbytes
+                if 0 < request.window <= sent:
+                    last = batch
+                    break
+                yield batch, None
+        if last is None:
+            yield None, ask.End(held.result.stats)
+        else:
+            held.readings[request.reading] = reading  # first: as soon as this is said, the next window may be asked for
+            yield last, ask.More()
 
 
 def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Any:

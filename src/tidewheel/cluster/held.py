@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -21,13 +23,42 @@ EXPIRES = 900.0
 """Seconds after which a result that nobody touched is dropped: it pins a version, and with it memory and files."""
 
 
+class Life:
+    """Of one reading of a result: it ends with the result, or with the call that reads it just now."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._is_over: Callable[[], bool] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def cancelled(self) -> bool:
+        with self._lock:  # whoever is asked must not vanish meanwhile
+            return self._result.cancelled or (self._is_over is not None and self._is_over())
+
+    @contextmanager
+    def until(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """While a call reads. Nobody asks `is_over` after that."""
+        self._is_over = is_over
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_over = None
+
+
+class Reading(NamedTuple):
+    batches: Iterator[pa.RecordBatch]
+    life: Life
+
+
 @dataclass(slots=True)
 class HeldResult:
     """A result that an attached process has."""
 
     result: Result
     touched: float
-    readings: dict[int, Iterator[pa.RecordBatch]] = field(default_factory=dict)
+    readings: dict[int, Reading] = field(default_factory=dict)
     """Those that were begun and not ended, without those that are being read just now."""
 
 

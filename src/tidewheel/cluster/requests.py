@@ -258,7 +258,7 @@ class ResultRequest:
 
 @dataclass(frozen=True, slots=True)
 class Read(ResultRequest):
-    """The next rows of one reading of a result, about `window` bytes of them (0: all)."""
+    """The next rows of one reading of a result, about `window` bytes of them (0: all); then `More` or `End`."""
 
     reading: int
     begin: bool
@@ -294,7 +294,12 @@ class First(ResultRequest):
 
 @dataclass(frozen=True, slots=True)
 class Count(ResultRequest):
-    pass
+    """How many rows there are: `Counted`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

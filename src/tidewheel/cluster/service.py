@@ -18,7 +18,7 @@ from pyarrow import flight
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, Progressing
-from tidewheel.cluster.wire import pack, stream, unpack, unstream
+from tidewheel.cluster.wire import WRAPPED, has_dictionary, pack, stream, unpack, unstream, wrapped
 from tidewheel.errors import OwnerLostError, TidewheelError
 
 TOKEN_BYTES = 32
@@ -110,7 +110,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             session, request, _ = self._open(pa.py_buffer(ticket.ticket))
             if isinstance(request, ask.Stay):
                 return flight.GeneratorStream(schema, self._session(context, request.session))
-            schema, window = self._handlers.read(session, request)
+            schema, window = self._handlers.read(session, request, context.is_cancelled)
+            if any(has_dictionary(field.type) for field in schema):
+                schema, window = WRAPPED, ((None if batch is None else wrapped(batch), behind) for batch, behind in window)
             return flight.GeneratorStream(schema, self._window(schema, window))
         except Exception as e:
             return flight.GeneratorStream(schema, iter([(_empty(schema), pack(e))]))

@@ -93,6 +93,31 @@ def unstream(rows: pa.Buffer) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     return reader.schema, list(reader)
 
 
+WRAPPED = pa.schema([("$rows", pa.large_binary())])
+"""Of a stream whose batches are wrapped: Flight cannot send dictionaries together with a word about the rows."""
+
+
+def wrapped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch as the bytes of one value."""
+    rows = stream(batch.schema, [batch])
+    ends = pa.py_buffer(struct.pack("<qq", 0, rows.size))
+    return pa.record_batch([pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, rows])], schema=WRAPPED)
+
+
+def unwrapped(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The inverse of `wrapped`, and any other batch as it is."""
+    if batch.schema != WRAPPED:
+        return [batch]
+    return [one for rows in batch.column(0) for one in unstream(rows.as_buffer())[1]]
+
+
+def has_dictionary(type_: pa.DataType) -> bool:
+    """Whether there is a dictionary in it, however deep."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return has_dictionary(type_.storage_type)
+    return pa.types.is_dictionary(type_) or any(has_dictionary(type_.field(i).type) for i in range(type_.num_fields))
+
+
 # ---- values -------------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,8 @@ def _number(name: str, value: Any) -> float:
 
 
 class Cancellable(Protocol):
-    cancelled: bool
+    @property
+    def cancelled(self) -> bool: ...
 
 
 class Watch:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.limits import NEVER, Watch
+from tidewheel.read.limits import NEVER, Cancellable, Watch
 from tidewheel.read.ordering import first
 from tidewheel.read.pipeline import Pipeline, Source
 from tidewheel.read.result import Result
@@ -33,21 +33,21 @@ class PipedResult(Result):
     def _source(self) -> tuple[Source, int | None]:
         """Where its rows come from, and how many the result has, if that is known. Raises if it was cancelled."""
 
-    def __len__(self) -> int:
-        if self._rows is None:
-            self._rows = self.known_rows()
-        if self._rows is None:  # counting returns no rows, so max_rows is not asked
-            self._rows = sum(batch.num_rows for batch in self._timed(self._run(self._batch_rows(), whole=False, most=NEVER)))
-        return self._rows
-
     def known_rows(self) -> int | None:
         return self._rows if self._rows is not None else self._source()[1]
 
-    def _batches(self, whole: bool) -> Iterator[pa.RecordBatch]:
-        return self._timed(self._run(COPY_ROWS if whole else self._batch_rows(), whole))
+    def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        return self._timed(self._run(COPY_ROWS if whole else self._batch_rows(), whole, of))
 
-    def _first(self, rows: int) -> list[pa.RecordBatch]:
-        return list(first(self._run(_FEW_ROWS, whole=False), rows))
+    def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
+        return list(first(self._run(_FEW_ROWS, False, of), rows))
+
+    def _count(self, of: Cancellable | None = None) -> int:
+        if self._rows is None:
+            self._rows = self.known_rows()
+        if self._rows is None:  # counting returns no rows, so max_rows is not asked
+            self._rows = sum(batch.num_rows for batch in self._timed(self._run(self._batch_rows(), False, of, NEVER)))
+        return self._rows
 
     def _counts_cheaply(self) -> bool:
         return self._rows is not None or self._pipeline.query.where is None
@@ -58,9 +58,10 @@ class PipedResult(Result):
     def _batch_rows(self) -> int:
         return self._pipeline.coordinator.settings.batch_rows
 
-    def _run(self, size: int, whole: bool, most: float | None = None) -> Iterator[pa.RecordBatch]:
+    def _run(self, size: int, whole: bool, of: Cancellable | None, most: float | None = None) -> Iterator[pa.RecordBatch]:
         source, known = self._source()
-        return self._pipeline.run(source, Watch(self._pipeline.limits, self, self._planned), size, whole, known, most)
+        watch = Watch(self._pipeline.limits, self if of is None else of, self._planned)
+        return self._pipeline.run(source, watch, size, whole, known, most)
 
     def _timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, bytes and the time spent in here, not in the caller."""

@@ -12,6 +12,7 @@ from tidewheel.errors import CorruptionError, LimitError, OwnedError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.explain import plan_text, rows_text
+from tidewheel.read.limits import Cancellable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +87,8 @@ class Result(ABC):
     def generation(self) -> int:
         """The generation of the table that this result shows."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self._count()
 
     @abstractmethod
     def known_rows(self) -> int | None:
@@ -97,15 +98,19 @@ class Result(ABC):
     def cancel(self) -> None:
         """End every reading of this result, from any thread: they raise CancelledError. What it pinned is let go of."""
 
-    # ---- for subclasses ---------------------------------------------------------------------------------
+    # ---- how it is read. `of`: ends this reading alone, when it is cancelled ----------------------------
 
     @abstractmethod
-    def _batches(self, whole: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         """All rows. `whole`: the caller keeps all batches, so their memory adds up."""
 
     @abstractmethod
-    def _first(self, rows: int) -> list[pa.RecordBatch]:
+    def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
         """The first so many rows; `stats` do not count them."""
+
+    @abstractmethod
+    def _count(self, of: Cancellable | None = None) -> int:
+        """How many rows there are."""
 
     @abstractmethod
     def _counts_cheaply(self) -> bool:

@@ -22,6 +22,7 @@ from tidewheel.spark.folders import cache_folder
 from tidewheel.spark.java import Java, find
 
 _UNUSED_SECONDS = 90 * 24 * 3600
+_ABANDONED_SECONDS = 3600
 _AOT = 25
 """From this Java on, one file takes the place of the archive on top of Java's own."""
 
@@ -64,7 +65,7 @@ def make() -> Path | None:
         return file if file.is_file() else None
     for old in file.parent.glob("spark-*.classes*"):
         with suppress(OSError):
-            if time.time() - old.stat().st_mtime > _UNUSED_SECONDS:
+            if time.time() - old.stat().st_mtime > (_UNUSED_SECONDS if old.suffix == ".classes" else _ABANDONED_SECONDS):
                 old.unlink()
     made = file.with_name(f"{file.name}.{os.getpid()}")
     try:

@@ -17,7 +17,7 @@ from tidewheel.chunk import names
 from tidewheel.errors import InputError, NotFoundError, StorageError
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
-from tidewheel.spark.connections import engine
+from tidewheel.spark.connections import call, engine, forget
 from tidewheel.spark.create import key_of, time_of
 from tidewheel.spark.options import DECODE, Place, place_of
 from tidewheel.spark.sources.kafka import META
@@ -130,14 +130,14 @@ def prepare(spark: SparkSession, request: Request, waiting: Callable[[], None] |
         from tidewheel.spark.jars import connector
 
         connector(spark, *plan.source.connectors)
-    owner = engine(plan.place.root)
     created: NewTable | None = None
     rules = plan.rules
+    forget(plan.place)
     try:
-        spec = owner.table(plan.place.table).spec
+        spec = call(plan.place, lambda table: table.spec)
     except NotFoundError:
         created = _new_table(spark, request, plan, waiting)
-        spec = owner.create(created.spec, "open").spec
+        spec = engine(plan.place.root).create(created.spec, "open").spec
         rules = replace(rules, time_format=created.time_format)
     return replace(plan, spec=spec, rules=replace(rules, meta=_columns_of(request.meta, spec, plan.source)), created=created)
 

@@ -73,6 +73,12 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     return gateway
 
 
+def reason(error: BaseException) -> str:
+    """One line that says what an error of Spark is about: Py4J puts its own before it."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")] or [type(error).__name__]
+    return lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
+
+
 def use_this_python(local: bool) -> None:
     """Workers run the Python that runs us; on a cluster, unless PYSPARK_PYTHON says what is there."""
     if local or not os.environ.get("PYSPARK_PYTHON"):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tidewheel.env.memory import machine_memory
 from tidewheel.errors import SettingsError, SparkError
 from tidewheel.spark.conf import PUSHDOWN, cores, defaults, given, patient
-from tidewheel.spark.launch import launch, launched, log_file, submitted, use_this_python
+from tidewheel.spark.launch import launch, launched, log_file, reason, submitted, use_this_python
 
 __all__ = ["log_file", "register", "session"]
 
@@ -83,7 +83,7 @@ def start(master: str | None, wanted: dict[str, str], options: list[str] | None 
     try:
         SparkContext(conf=context_conf, gateway=gateway)
     except Exception as e:
-        raise SparkError(f"Spark did not start: {str(e).splitlines()[0]}" + (f". Its log is {log_file()}" if log_file() else "")) from e
+        raise SparkError(f"Spark did not start: {reason(e)}" + (f". Its log is {log_file()}" if log_file() else "")) from e
     return SparkSession.builder.getOrCreate()
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tidewheel.errors import TidewheelError
 from tidewheel.spark import archive, java
-from tidewheel.spark.launch import log_file
+from tidewheel.spark.launch import log_file, reason
 from tidewheel.spark.session import register, start
 
 
@@ -27,23 +27,34 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--record", type=Path, help="make the archive of Spark's classes in this file")
     options = parser.parse_args()
-    began = time.perf_counter()
     try:
-        record = archive.recording(java.find(), options.record) if options.record else None
-        spark = register(start("local[2]", {}, record))
-        started = time.perf_counter()
-        rows = jobs(spark)
+        said = _run(options.record)
     except TidewheelError as e:
-        print(json.dumps({"error": str(e)}))
-        return 1
+        said = {"error": str(e)}
     except Exception as e:
-        print(json.dumps({"error": f"{type(e).__name__}: {str(e).splitlines()[0]}; its log is {log_file()}"}))
-        return 1
-    said = {"spark": spark.version, "start": round(started - began, 2), "jobs": round(time.perf_counter() - started, 2), "rows": rows}
-    spark.stop()
-    _end_java()
+        said = {"error": f"{reason(e)}; its log is {log_file()}"}
+    finally:
+        _end_java()
     print(json.dumps(said))
-    return 0
+    return 1 if "error" in said else 0
+
+
+def _run(record: Path | None) -> dict[str, object]:
+    began = time.perf_counter()
+    chosen = java.find()
+    fast = archive.options(chosen)
+    spark = register(start("local[2]", {}, archive.recording(chosen, record) if record else fast))
+    started = time.perf_counter()
+    rows = jobs(spark)
+    ended = time.perf_counter()
+    spark.stop()
+    return {
+        "spark": spark.version,
+        "start": round(started - began, 2),
+        "jobs": round(ended - started, 2),
+        "rows": rows,
+        "archive": bool(fast) or not archive.possible(chosen),
+    }
 
 
 def jobs(spark: SparkSession) -> int:
@@ -56,7 +67,7 @@ def jobs(spark: SparkSession) -> int:
         stream = spark.readStream.schema(numbers.schema).parquet(f"{folder}/numbers").where("k > 0").writeStream.format("noop")
         query = stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
         query.awaitTermination()
-    return rows
+    return int(rows)
 
 
 def _end_java() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidewheel.errors import TidewheelError
+from tidewheel.surfaces import ingest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         options = parser.parse_args(argv)
-        if not getattr(options, "warehouse", True):
+        if not getattr(options, "warehouse", True) and not getattr(options, "no_warehouse", False):
             parser.error("which warehouse? Give -w PATH, or set TIDEWHEEL_WAREHOUSE")
     except SystemExit as stop:  # argparse has already said why
         return stop.code if isinstance(stop.code, int) else 2
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return {"demo": _demo, "check": _check, "backup": _backup, "restore": _restore, "torture": _torture}[options.command](options)
+        return _COMMANDS[options.command](options)
     except KeyboardInterrupt:
         print("tidewheel: interrupted", file=sys.stderr)
         return 1
@@ -62,18 +63,26 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--keep", type=Path, metavar="DIR", help="make the warehouse in DIR and keep it (default: a temporary folder)")
     demo.add_argument("--seed", type=_seed, default=1, metavar="N", help="another number, another fleet (default: 1)")
     demo.add_argument("--without-spark", action="store_true", help="insert the rows without Spark")
+    ingest.add(commands, [shared, _which()])
     _add_care(commands, shared)
+    _add_doctor(commands, shared)
     _add_torture(commands, shared)
     return parser
 
 
-def _add_care(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
-    """The commands that keep a warehouse whole."""
+def _which() -> argparse.ArgumentParser:
+    """Of the commands that need a warehouse."""
     which = argparse.ArgumentParser(add_help=False)
     named = os.environ.get("TIDEWHEEL_WAREHOUSE")
     which.add_argument(
         "-w", "--warehouse", type=Path, metavar="PATH", default=named and Path(named), help="the folder (default: $TIDEWHEEL_WAREHOUSE)"
     )
+    return which
+
+
+def _add_care(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    """The commands that keep a warehouse whole."""
+    which = _which()
     check = commands.add_parser(
         "check",
         parents=[shared, which],
@@ -101,6 +110,18 @@ def _add_care(commands: argparse._SubParsersAction[argparse.ArgumentParser], sha
     restore.add_argument("root", type=Path, metavar="ROOT", help="the folder of the new warehouse: missing or empty")
 
 
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        parents=[shared, _which()],
+        help="look at this machine and say what to do so that everything works",
+        description="Look at Python, packages, Java, memory, disk and, with -w, the folder of a warehouse, and say what to do. Nothing is "
+        "changed. Exit code 0: all is well, or nearly; 1: something will not work.",
+    )
+    doctor.add_argument("--spark", action="store_true", help="also start Spark and run a small job (takes some seconds)")
+    doctor.set_defaults(no_warehouse=True)
+
+
 def _add_torture(commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
     """The crash test that users run on their own machine."""
     torture = commands.add_parser(
@@ -122,6 +143,12 @@ def _add_torture(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
     torture.add_argument("--streams", type=_few, default=3, metavar="N", help="threads that insert (default: 3)")
     torture.add_argument("--servers", type=_few, default=1, metavar="N", help="indexing servers (default: 1)")
     torture.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR, and keep the last warehouse and its journal there")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from tidewheel.surfaces.doctor import doctor
+
+    return doctor(str(options.warehouse) if options.warehouse else None, options.spark)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -205,6 +232,17 @@ def _number(text: str) -> float:
         return float(text.replace("_", ""))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "ingest": ingest.run,
+    "demo": _demo,
+    "check": _check,
+    "backup": _backup,
+    "restore": _restore,
+    "torture": _torture,
+    "doctor": _doctor,
+}
 
 
 if __name__ == "__main__":

@@ -1,18 +1,38 @@
-"""Compile all kernels and cache them, so that the first insert and the first query do not have to."""
+"""Do once what would otherwise slow down every first time: compile the kernels and cache them, archive the classes that Spark loads."""
 
 from __future__ import annotations
 
+import importlib.util
 import time
+from types import ModuleType
+
+from tidewheel.errors import TidewheelError
 
 
 def main() -> None:
     began = time.perf_counter()
+    kernels()
+    print(f"kernels compiled and cached in {time.perf_counter() - began:.1f} s")
+    if importlib.util.find_spec("pyspark") is None:
+        return
+    from tidewheel.spark import archive
+
+    began = time.perf_counter()
+    try:
+        if archive.make() is not None:
+            print(f"Spark's classes archived in {time.perf_counter() - began:.1f} s")
+    except (TidewheelError, OSError) as e:  # Spark runs without, or cannot run at all: `tidewheel doctor` says more
+        print(f"Spark's classes are not archived: {e}")
+
+
+def kernels() -> list[ModuleType]:
+    """The modules with kernels: they compile when they are imported, or come from the cache."""
     import tidewheel.index.kernels
     import tidewheel.model.kernels
     import tidewheel.read.kernels
-    import tidewheel.write.kernels  # noqa: F401
+    import tidewheel.write.kernels
 
-    print(f"kernels compiled and cached in {time.perf_counter() - began:.1f} s")
+    return [tidewheel.index.kernels, tidewheel.model.kernels, tidewheel.read.kernels, tidewheel.write.kernels]
 
 
 if __name__ == "__main__":

@@ -36,6 +36,11 @@ class Loads:
         self._replacing = replacing
         self._under_way: set[str] = set()
 
+    @property
+    def under_way(self) -> int:
+        """Loads that were begun and neither committed nor aborted."""
+        return len(self._under_way)
+
     def begin(self) -> Load:
         """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
         sweep(self._files, lambda age: age > STALE)

@@ -48,9 +48,7 @@ class SparkCarrier:
             # not in the main thread: there Spark would answer Ctrl-C by cancelling the batch under way
             self._spark = tws.session("local[2]")
             doing("starting the stream")
-            from tidewheel.spark.ingest import ingest
-
-            self._query = ingest(
+            self._query = tws.ingest(
                 self._spark, str(self._folder), self._path, trigger="0", checkpoint=self._checkpoint, options={"cleanSource": "delete"}
             )
 
