@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def run(options: Options, report: Report) -> None:
                 '(durability="process"), the owner being this process. New folder and checkpoint each run, one uncounted run of each, then '
                 f"{repetitions} interleaved, medians; rows and sums of all columns are checked after each run (of the counting sink, rows)."
             )
-            figures: dict[str, dict[str, list[float]]] = {name: {"seconds": [], "batches": [], "flush": []} for name in systems}
+            figures: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in systems}
             for repetition in range(-1, repetitions):
                 names = list(systems)
                 for name in names[repetition % 3 :] + names[: repetition % 3]:
@@ -66,15 +67,19 @@ def _stream(spark: SparkSession, source: Path) -> DataFrame:
 
 
 def _timed(writer: Any, place: Path, path: str | None) -> dict[str, float]:
-    """Seconds of the whole query, and of its batches alone."""
+    """Seconds of the whole query, of its batches alone, and of processors."""
+    from benchmarks import sparks
+
     writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+    before = sparks.processor_seconds()
     start = time.perf_counter()
     query = writer.start(path) if path else writer.start()
     query.awaitTermination()
     seconds = time.perf_counter() - start
+    after = sparks.processor_seconds()
     progress = query.recentProgress
     batches = sum(one["durationMs"]["triggerExecution"] for one in progress if one["numInputRows"]) / 1000
-    return {"seconds": seconds, "batches": batches}
+    return {"seconds": seconds, "batches": batches} | {who: after[who] - before[who] for who in after}
 
 
 def _tidewheel(spark: SparkSession, source: Path, place: Path, wanted: tuple[float, ...]) -> dict[str, float]:
@@ -122,6 +127,9 @@ def _show(report: Report, figures: dict[str, dict[str, list[float]]], rows: int,
         batches = rows / medians[name]["batches"] / 1e6
         lines.append([name, *(f"{rate:.2f}" for rate in (statistics.median(rates), min(rates), max(rates), batches)), flush])
     report.table("million rows a second", ["sink", "median", "min", "max", "batches alone", "final flush, not counted"], lines)
+    who = ("java", "python workers", "this process")
+    lines = [[name, *(f"{found[one]:.2f}" for one in who), f"{sum(found[one] for one in who):.2f}"] for name, found in medians.items()]
+    report.table("processor seconds, median", ["sink", *who, "all"], lines)
     ours = medians["tidewheel"]["seconds"]
     bars = [
         Bar("sink ÷ a sink that only counts", medians["counting"]["seconds"] / ours, LEAST, ">=", "×"),

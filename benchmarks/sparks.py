@@ -9,11 +9,12 @@ import importlib.util
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -54,6 +55,20 @@ def missing() -> str:
 
 def java_version(spark: SparkSession) -> str:
     return str(spark._jvm.java.lang.System.getProperty("java.version"))  # type: ignore[union-attr]
+
+
+def processor_seconds() -> dict[str, float]:
+    """Seconds of a core that this process, Java and Spark's Python processes used: unlike time, they hardly depend on who else runs."""
+    used = {"this process": 0.0, "java": 0.0, "python workers": 0.0}
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            who = "this process" if process == me else "java" if process.name() == "java" else "python workers"
+            used[who] += times.user + times.system
+            if who == "python workers":  # those that it has forked and that are gone
+                used[who] += times.children_user + times.children_system
+    return used
 
 
 # ---- the least a sink can do ------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from tidewheel.care.restore import restore
     from tidewheel.errors import (
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from tidewheel.settings import Settings
     from tidewheel.table import Table
     from tidewheel.warehouse import Warehouse, open
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "open": "tidewheel.warehouse",

@@ -1,6 +1,6 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
-`v1` was closed; `log1` was left by a killed owner, with rows that are in its log only. Run once per format version, with the first
+`v1` and `v2` were closed, `v2` with rows of several generations in a chunk; `log1` was left by a killed owner, with rows that are in its log only. Run once per format version, with the first
 Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later
 format gets a folder of its own beside them.
 """
@@ -80,32 +80,38 @@ def floats() -> pa.Table:
     return pa.table({"n": pa.array(range(N), pa.int64()), "level": pa.array(keys, pa.float32()), "at": ms})
 
 
-def make(root: Path) -> dict[str, pa.Table]:
-    """Make the warehouse; returns what each of its tables must hold, by `n`."""
+def insert(table: tw.Table, data: pa.Table, size: int) -> None:
+    """In batches of so many rows."""
+    for start in range(0, data.num_rows, size):
+        table.insert(data.slice(start, size))
+
+
+def make(root: Path, size: int = N) -> dict[str, pa.Table]:
+    """Make the warehouse; returns what each of its tables must hold, by `n`. Rows come in batches of `size`."""
     settings = tw.Settings(leaf_rows=16, indexing_servers=2, chunk_bytes=16 << 10)
     with tw.open(root, settings=settings) as wh:
         data = everything()
         table = wh.create_table("everything", data.schema, time="ts", key="plate")
         table.insert(data.slice(0, 80), package="first")
         table.flush()
-        table.insert(data.slice(80))
+        insert(table, data.slice(80), size)
         table.flush()
 
         data = points()
         table = wh.create_table("points", data.schema, time=tw.epoch("seen", "s"), key=tw.zorder("x", "y", bounds=(0, 0, 10, 10)))
-        table.insert(data)
+        insert(table, data, size)
         table.flush()
         early = data.slice(10, 5).set_column(3, "seen", pa.array([5, 6, 7, 8, 9]))  # decades late: a late chunk
         table.insert(early)
 
         data = flows()
         table = wh.create_table("flows", data.schema, time="day", key=tw.ip("src"), partition="7 days")
-        table.insert(data)
+        insert(table, data, size)
         table.insert([{"n": 1, "src": "nowhere", "day": DAY.date()}], on_bad="reject", package="dirty")
 
         data = floats()
         table = wh.create_table("floats", data.schema, time="at", key="level")
-        table.insert(data)
+        insert(table, data, size)
         table.flush()
         table.replace(data.slice(40, 10), time=(data["at"][40], data["at"][79]))  # a mask
         wh.create_table("empty", data.schema, time="at", key="level")
@@ -161,7 +167,8 @@ def main(version: str) -> None:
         sys.exit(f"{folder} is there: samples are made once and never again")
     (folder / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
-        expected = (make if version.startswith("v") else make_log)(Path(temporary))
+        root = Path(temporary)
+        expected = make_log(root) if version.startswith("log") else make(root) if version == "v1" else make(root, size=7)
         shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:

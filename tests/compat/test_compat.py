@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tidewheel as tw
+from tidewheel.model.query import Query
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(p.name for p in HERE.iterdir() if p.is_dir() and (p / "warehouse.zip").exists())
@@ -37,7 +38,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 
 def test_there_is_a_sample_of_every_version() -> None:
-    assert VERSIONS == ["log1", "v1"]
+    assert VERSIONS == ["log1", "v1", "v2"]
     for version in VERSIONS:
         size = sum(f.stat().st_size for f in (HERE / version).rglob("*") if f.is_file())
         assert 0 < size < 200 * 1024
@@ -98,6 +99,26 @@ def test_packages_and_rejects_are_remembered(opened: tuple[str, tw.Warehouse]) -
     assert wh.table("everything").insert(expected(version, "everything"), package="first").duplicate
     rejects = wh.table("flows").rejects().to_arrow().to_pylist()
     assert [(r["column"], r["package"]) for r in rejects] == [("src", "dirty")] and "nowhere" in rejects[0]["row"]
+
+
+def test_rows_know_the_generation_they_came_with(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+
+    def came_with(name: str, generation: int) -> list[int]:
+        result = wh.table(name)._engine.query(Query(columns=["n"], after=generation - 1, upto=generation))
+        return sorted(result.to_arrow()["n"].to_pylist())
+
+    for name in TABLES:
+        if name != "floats":  # some of its rows were replaced
+            last = wh.table(name).state().generation
+            found = [n for generation in range(1, last + 1) for n in came_with(name, generation)]
+            assert sorted(found) == sorted(expected(version, name)["n"].to_pylist()), name
+    if version == "v2":
+        assert [len(came_with("flows", g)) for g in range(1, 19)] == [7] * 17 + [1]
+        assert came_with("flows", 2) == list(range(7, 14))
+        assert came_with("everything", 1) == list(range(80)) and came_with("everything", 7) == list(range(115, 120))
+        was = wh.table("floats")._engine.query(Query(upto=18)).to_arrow()
+        assert sorted(was["n"].to_pylist()) == list(range(120))  # before some were replaced
 
 
 def test_tables_go_on(opened: tuple[str, tw.Warehouse]) -> None:

@@ -41,9 +41,11 @@ class Driver:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._log = folder / "driver.err"
+        places = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]  # workers are not started in this folder
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), **environment}
         with self._log.open("ab") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.stream_driver"], cwd=HERE, env={**os.environ, "PYTHONPATH": str(HERE), **environment},
+                [sys.executable, "-m", "tests.crash.stream_driver"], cwd=HERE, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, preexec_fn=die_with_parent,
             )  # fmt: skip
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import SparkSession  # noqa: E402
+from pyspark.sql import SparkSession
 
-import tidewheel.spark as tws  # noqa: E402
+import tidewheel.spark as tws
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from tests.integration.spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import PySparkException  # noqa: E402
-from pyspark.sql import DataFrame, SparkSession  # noqa: E402
-from pyspark.sql import functions as f  # noqa: E402
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.float64()), ("name", pa.string())])
 

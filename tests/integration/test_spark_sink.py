@@ -21,10 +21,10 @@ from tidewheel.model.query import Query
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import PySparkException  # noqa: E402
-from pyspark.sql import DataFrame, SparkSession  # noqa: E402
-from pyspark.sql import functions as f  # noqa: E402
-from pyspark.sql.streaming.query import StreamingQuery  # noqa: E402
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.float64())])
 DDL = "k long, ts timestamp, v double"
@@ -143,14 +143,13 @@ def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder
         open(f"{left}{n}", "w").close()
 
     def kills(batches: Any) -> Any:
-        from tests.integration.test_spark_sink import kill_owner
-
         for batch in batches:
             yield batch
             for n in range(3):
                 if batch.num_rows and batch.column(0)[0].as_py() >= (n + 1) * 1000 and os.path.exists(f"{left}{n}"):
                     os.unlink(f"{left}{n}")
-                    kill_owner(root)
+                    with open(f"{root}/owner.lock") as lock:
+                        os.kill(int(json.load(lock)["pid"]), signal.SIGKILL)
 
     failures = 0
     for _ in range(10):

@@ -154,6 +154,8 @@ class Changes(RuleBasedStateMachine):
         try:
             if self.wh is not None:
                 self.every_row_once()
+                self.table.flush()
+                self.every_row_once()
                 assert self.wh.check().ok
         finally:
             if self.wh is not None:
@@ -162,7 +164,7 @@ class Changes(RuleBasedStateMachine):
 
     def every_row_once(self) -> None:
         """A reader that takes the changes piece by piece has at the end what the table had, replaced rows included."""
-        cuts = sorted(self.stream.rng.choices(range(self.oracle.generation + 1), k=5))
+        cuts = sorted(self.stream.rng.choices(range(self.oracle.generation + 1), k=8))
         found: list[pa.RecordBatch] = []
         for after, upto in zip([0, *cuts], [*cuts, self.oracle.generation], strict=True):
             found += self.table.query(Query(after=after, upto=upto)).to_batches()
@@ -172,4 +174,4 @@ class Changes(RuleBasedStateMachine):
 
 @pytest.mark.timeout(20 * 300 if SOAK else 300)
 def test_changes() -> None:
-    run_state_machine_as_test(Changes, settings=settings(max_examples=examples(30), stateful_step_count=25))
+    run_state_machine_as_test(Changes, settings=settings(max_examples=examples(20), stateful_step_count=25))

@@ -19,6 +19,7 @@ assert numba.config.DISABLE_JIT
 import tidewheel as tw
 from tidewheel.model.kernels import byte_codes
 assert not hasattr(byte_codes, "signatures"), "compiled after all"
+from tidewheel.model.query import Query
 from tidewheel.testing.oracle import OracleTable, same_rows
 from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, Stream, TableCase
 
@@ -43,6 +44,9 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
 
     def ask():
         same_rows(table.query().to_arrow(), oracle.query())
+        for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
+            came = [row.values for row in oracle.rows if after < row.born <= upto < row.died]
+            same_rows(table._engine.query(Query(after=after, upto=upto)).to_arrow(), came)
         for _ in range(6):
             asked = stream.key_bounds()
             if any(isinstance(v, float) and v != v or abs(v) > 1e30 for v in asked.get("box", ()) if v is not None):

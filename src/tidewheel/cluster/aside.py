@@ -106,6 +106,7 @@ class Aside:
         with self._lock:
             self._jobs.put(None)
             self._jobs, self._thread = SimpleQueue(), None
+        self.start()
 
     def close(self) -> None:
         """Do what is left, and end the thread."""

@@ -15,7 +15,7 @@ from tidewheel.cluster import requests as ask
 from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.connection import Connection
 from tidewheel.cluster.wire import stream
-from tidewheel.errors import ClosedError, InputError
+from tidewheel.errors import InputError
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
 from tidewheel.model.query import Query
@@ -207,7 +207,7 @@ class AttachedEngine:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"the warehouse {self.root} was closed; open it again")
+            raise self._connection.closed_error()
 
     def close(self) -> None:
         """Let go of the warehouse; its owner goes on. Results that were asked before can still be read. May be called twice."""

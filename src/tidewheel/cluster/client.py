@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tidewheel
 from tidewheel.cluster import address, sockets
 from tidewheel.cluster.address import Door
 from tidewheel.errors import OwnedError, OwnerLostError
+from tidewheel.version import __version__
 
 if TYPE_CHECKING:
     from tidewheel.cluster.attached import AttachedEngine
@@ -57,7 +57,7 @@ def connect(root: Path, door: Door, root_certificates: bytes | None = None) -> A
     from tidewheel.cluster.attached import AttachedEngine
     from tidewheel.cluster.connection import Connection
 
-    connection = Connection(door, tidewheel.__version__, _HANDSHAKE, root_certificates)
+    connection = Connection(root, door, __version__, _HANDSHAKE, root_certificates)
     if door.epoch and connection.welcome.epoch != door.epoch:
         connection.close()
         raise OwnerLostError("another owner answers at this address", untouched=True)

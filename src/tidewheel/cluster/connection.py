@@ -6,6 +6,7 @@ When the connection breaks, for whatever reason, it is `lost` for good. A thread
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import os
 import secrets
@@ -14,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -39,8 +41,9 @@ _numbers = itertools.count(1)
 class Connection:
     """One session with an owner. Every method may be called from any thread."""
 
-    def __init__(self, door: Door, version: str, timeout: float, root_certificates: bytes | None = None) -> None:
+    def __init__(self, root: Path, door: Door, version: str, timeout: float, root_certificates: bytes | None = None) -> None:
         """Attach, or raise: OwnerLostError if nobody answers, OwnedError if we do not understand each other."""
+        self._root = root
         self.lost = False
         self._why = ""
         self._pid = os.getpid()
@@ -84,7 +87,7 @@ class Connection:
 
     def call(self, request: Any, rows: pa.Buffer | None = None) -> tuple[Any, pa.Buffer]:
         """A request in one piece; its answer and the rows that come with it."""
-        self._check()
+        self._check(request)
         action = flight.Action("", self._start + pack(request, rows))
         with self._guard(request):
             answers = self._aside.run(lambda: [one.body for one in self._client.do_action(action)], self._unwanted)
@@ -105,7 +108,7 @@ class Connection:
 
     def follow(self, request: Any, progress: Callable[[int, int], None]) -> Any:
         """A request whose answer takes long; `progress` is told how far it is, in the thread of the caller."""
-        self._check()
+        self._check(request)
         action = flight.Action("", self._start + pack(request))
         with self._guard(request):
             answers = self._client.do_action(action)
@@ -120,7 +123,7 @@ class Connection:
 
     def put(self, request: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """A request with a stream of rows. They are sent as they come; if `batches` fails, nothing was done."""
-        self._check()
+        self._check(request)
         descriptor = flight.FlightDescriptor.for_command(self._start + pack(request))
         with self._guard(request):
             value = self._aside.run(partial(self._put, descriptor, schema, iter(batches)))
@@ -153,7 +156,7 @@ class Connection:
 
     def read(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:
         """Rows of a result, and the last word about them. An interrupt ends the work for it."""
-        self._check()
+        self._check(request)
         readers: list[Any] = []
         with self._guard(request):
             try:
@@ -209,13 +212,16 @@ class Connection:
 
     # ---- its end ----------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check(self, request: Any) -> None:
         if os.getpid() != self._pid:
-            raise ClosedError("this process was forked from the one that attached to the warehouse; open the warehouse in it")
-        if self._closed:
-            raise ClosedError("the warehouse was closed; open it again")
+            raise ClosedError(f"this process was forked from the one that opened the warehouse {self._root}; open it in this one")
+        if self._closed or self._retired and not isinstance(request, (ResultRequest, Release)):
+            raise self.closed_error()
         if self.lost:
-            raise OwnerLostError(f"the owner of the warehouse is gone ({self._why}); nothing was done", untouched=True)
+            raise OwnerLostError(f"the owner of the warehouse {self._root} is gone ({self._why}); nothing was done", untouched=True)
+
+    def closed_error(self) -> ClosedError:
+        return ClosedError(f"the warehouse {self._root} was closed; open it again")
 
     def _guard(self, request: Any) -> _Guard:
         return _Guard(self, request)
@@ -233,6 +239,8 @@ class Connection:
 
     def retire(self) -> None:
         """Close it as soon as nobody holds a result that is still with the owner."""
+        if self._held and not self.lost:
+            gc.collect()  # an error that somebody caught holds the result it came from, in a circle with its own traceback
         with self._lock:
             self._retired = True
             wait = bool(self._held) and not self.lost
@@ -271,6 +279,8 @@ class _Guard:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and self._connection._closed and isinstance(error, (*_BROKEN, pa.ArrowException)):
+            raise self._connection.closed_error() from None
         if not isinstance(error, (*_BROKEN, StopIteration)):
             return
         reason = _reason(error)
@@ -278,7 +288,9 @@ class _Guard:
         never = any(text in reason for text in _NEVER_SENT)
         what = type(self._request).__name__
         known = "nothing was done" if never else _UNKNOWN.get(what, "ask again")
-        raise OwnerLostError(f"the owner of the warehouse was lost during {what} ({reason}); {known}", untouched=never) from None
+        raise OwnerLostError(
+            f"the owner of the warehouse {self._connection._root} was lost during {what} ({reason}); {known}", untouched=never
+        ) from None
 
 
 _UNKNOWN = {

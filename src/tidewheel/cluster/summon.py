@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import tidewheel
 from tidewheel.cluster import address
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
@@ -87,7 +86,7 @@ def _private(path: str, flags: int) -> int:
 def _environment() -> dict[str, str]:
     """Ours, and the same Tidewheel: what this process found next to its folder must be found from elsewhere too."""
     places = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    ours = str(Path(tidewheel.__file__).resolve().parents[1])
+    ours = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, *([] if ours in places else [ours])])}
 
 

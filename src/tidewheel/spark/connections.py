@@ -6,7 +6,9 @@ inherited by a fork, because its threads did not come along.
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,7 +38,17 @@ def engine(root: str) -> Engine:
             if found is not None:
                 found.close()
             _engines[root] = found = summon(root)
+            _settle()
         return found
+
+
+def _settle() -> None:
+    """Spark has its Python processes look for garbage after every task, through all modules that they have loaded: 20 to 40 ms of a core
+    each time, in four processes for every batch of a stream. What is here by now stays anyway, so it need not be looked at again.
+    """
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None and spec.name == "pyspark.daemon":  # one of Spark's own, not a user's
+        gc.freeze()
 
 
 def table(place: Place) -> TableEngine:

@@ -11,13 +11,14 @@ import os
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewheel.chunk import names
-from tidewheel.errors import InputError, NotFoundError, StorageError
+from tidewheel.cluster.protocol import Engine
+from tidewheel.cluster.summon import summon
+from tidewheel.errors import InputError, NotFoundError, OwnerLostError, StorageError
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
-from tidewheel.spark.connections import call, engine, forget
 from tidewheel.spark.create import key_of, time_of
 from tidewheel.spark.options import DECODE, Place, place_of
 from tidewheel.spark.sources.kafka import META
@@ -28,6 +29,8 @@ from tidewheel.spark.sources.source import ARRIVED, Reading, Source, parse_sourc
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 DEFINITION = "ingest.json"
 """In the checkpoint: what the stream is, so that it goes on as it began."""
@@ -132,14 +135,27 @@ def prepare(spark: SparkSession, request: Request, waiting: Callable[[], None] |
         connector(spark, *plan.source.connectors)
     created: NewTable | None = None
     rules = plan.rules
-    forget(plan.place)
     try:
-        spec = call(plan.place, lambda table: table.spec)
+        spec = ask(plan.place.root, lambda owner: owner.table(plan.place.table).spec)
     except NotFoundError:
-        created = _new_table(spark, request, plan, waiting)
-        spec = engine(plan.place.root).create(created.spec, "open").spec
+        created = new = _new_table(spark, request, plan, waiting)
+        spec = ask(plan.place.root, lambda owner: owner.create(new.spec, "open").spec)
         rules = replace(rules, time_format=created.time_format)
     return replace(plan, spec=spec, rules=replace(rules, meta=_columns_of(request.meta, spec, plan.source)), created=created)
+
+
+def ask(root: str, question: Callable[[Engine], T]) -> T:
+    """Ask the owner of a warehouse, which is started if there is none, something that may be asked twice. Nothing stays open."""
+    for last in (False, False, True):
+        owner = summon(root)
+        try:
+            return question(owner)
+        except OwnerLostError:
+            if last:
+                raise
+        finally:
+            owner.close()
+    raise AssertionError
 
 
 def check(request: Request) -> Stream:
@@ -150,6 +166,9 @@ def check(request: Request) -> Stream:
     if "/" in name or name.startswith("."):
         raise InputError(f"the name of a stream is a word, because it names a folder, not {name!r}")
     checkpoint = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(place.root, names.stream_folder(name))
+    absent = [what for what in _named(request.meta).values() if what not in source.around]
+    if absent:
+        raise InputError(f"{source.address} has no {absent[0]} to fill a column with; Kafka's messages have")
     unknown = sorted(set(request.rules) - set(_RULES))
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r}.{nearest(unknown[0], list(_RULES))} Known: {', '.join(_RULES)}")
@@ -217,9 +236,6 @@ def _named(meta: Sequence[str]) -> dict[str, str]:
 def _columns_of(meta: Sequence[str], spec: TableSpec, source: Source) -> dict[str, str]:
     """Which columns of the table are filled from around the message: those that were asked for, and those that are named so."""
     asked = _named(meta)
-    absent = [what for what in asked.values() if what not in source.around]
-    if absent:
-        raise InputError(f"{source.address} has no {absent[0]} to fill a column with; Kafka's messages have")
     missing = [column for column in asked if column not in spec.schema.names]
     if missing:
         raise InputError(f"table {spec.name!r} has no column {missing[0]!r} to be filled with each message's {asked[missing[0]]}")

@@ -110,30 +110,30 @@ def run(options: argparse.Namespace) -> int:
             with view.working("Looking at the source"):
                 stream = ingestion.prepare(spark, request, lambda: _wait(ended, request, view))
             view.about(stream)
-            return 0 if _watch(spark, stream, view, ended) else 1
+            _watch(spark, stream, view, ended)
+            return 0
     finally:
         spark.stop()
 
 
-def _watch(spark: Any, stream: Stream, view: View, ended: threading.Event) -> bool:
-    from tidewheel.spark import connections
-    from tidewheel.spark.sources.watch import Watch
+def _watch(spark: Any, stream: Stream, view: View, ended: threading.Event) -> None:
+    from tidewheel.spark.sources.watch import Counters, Watch
 
-    query = stream.start(spark)
-    watch = Watch(query, lambda: connections.call(stream.place, lambda table: table.metrics()))
-    with view.live(watch):
-        while query.isActive and not ended.is_set():
-            ended.wait(view.pause)
-            view.show()
-        if ended.is_set():
-            finish(query)
-    failure = query.exception()
-    if failure is not None and not ended.is_set():
-        from tidewheel.spark import log_file
+    with Counters(stream.place) as counters:
+        query = stream.start(spark)
+        watch = Watch(query, counters)
+        with view.live(watch):
+            while query.isActive and not ended.is_set():
+                ended.wait(view.pause)
+                view.show()
+            if ended.is_set():
+                finish(query)
+        failure = query.exception()
+        if failure is not None and not ended.is_set():
+            from tidewheel.spark import log_file
 
-        raise TidewheelError(f"the stream ended: {why(str(failure))}. Spark's log: {log_file()}. The same command goes on where it was")
-    view.summary(stream, watch.look(), stopped=ended.is_set())
-    return True
+            raise TidewheelError(f"the stream ended: {why(str(failure))}. Spark's log: {log_file()}. The same command goes on where it was")
+        view.summary(stream, watch.look(), stopped=ended.is_set())
 
 
 def finish(query: Any, patience: float = PATIENCE) -> None:

@@ -118,21 +118,21 @@ class Streams:
     @property
     def staged(self) -> int:
         """Slices that wait for their commit."""
+        now = self._publisher.clock.monotonic()
         with self._lock:
-            return len(self._staged)
+            return sum(now - held.since <= EXPIRES for held in self._staged.values())
 
     # ---- committing -------------------------------------------------------------------------------------
 
     def commit(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
         """Publish these slices as one batch."""
         with self._turn:
-            try:
-                if self.reached(stream, batch):
-                    return Ack(0, 0, self._publisher.version.generation, duplicate=True)
-                return self._deliver(stream, batch, {one: self._slice(one) for one in slices})
-            finally:
-                if self._reached_now(stream) >= batch:
-                    self._forget(stream, batch)
+            if self.reached(stream, batch):
+                ack = Ack(0, 0, self._publisher.version.generation, duplicate=True)
+            else:
+                ack = self._deliver(stream, batch, {one: self._slice(one) for one in slices})
+            self._forget(stream, batch)
+            return ack
 
     def _deliver(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> Ack:
         """Publish a batch without those of its packages that were loaded before."""
@@ -201,16 +201,13 @@ class Streams:
     def last(self, stream: str) -> int | None:
         """The last batch of a stream that was committed: in the catalog, or in a tree."""
         if stream not in self._last:
+            fresh = self._publisher.reached(stream)  # first: what leaves its tree meanwhile is in the catalog by then
             known = self._catalog.last_batch(self._publisher.table.id, stream)
-            fresh = self._publisher.reached(stream)
             found = [batch for batch in (known.batch if known else None, fresh) if batch is not None]
             if not found:
                 return None
             self._last[stream] = max(found)
         return self._last[stream]
-
-    def _reached_now(self, stream: str) -> int:
-        return self._last.get(stream, -1)
 
     def _slice(self, slice_id: SliceId) -> _Slice:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -78,7 +78,7 @@ class Sample:
                         schema, batches = arrow_batches(stream)
                         return cls._table(pa.Table.from_batches(list(islice(batches, 1)), schema).slice(0, MOST), path)
         except Exception as e:  # as in FileRows.read
-            raise Broken(str(e)) from e
+            raise Broken(str(e) or "it is empty") from e
 
     @classmethod
     def _objects(cls, found: list[Any], source: str, what: str) -> Sample:
@@ -123,9 +123,10 @@ def _json(values: Sequence[bytes]) -> list[Any]:
 
 
 def _json_file(stream: pa.NativeFile) -> list[Any]:
-    _, lines = next(text_lines(stream, 1 << 20))
+    blocks = text_lines(stream, 1 << 20)
+    _, lines = next(blocks)
     found = _json(lines.slice(0, MOST).to_pylist())
-    return found or _json([b"\n".join(lines.to_pylist()) + stream.read()])
+    return found or _json([b"\n".join(chain(lines.to_pylist(), *(more.to_pylist() for _, more in blocks)))])
 
 
 def _shown(values: Sequence[bytes]) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Protocol
 
+from tidewheel.cluster.summon import summon
+from tidewheel.errors import OwnerLostError
 from tidewheel.metrics import TableMetrics
 from tidewheel.spark.ingestion import OBSERVED
+from tidewheel.spark.options import Place
 
 WINDOW = 10.0
 """Seconds over which a rate is taken."""
@@ -78,6 +83,28 @@ class Watch:
         self._rejected.set(metrics.rejected)
 
 
+class Counters:
+    """The counters of a table, asked of its owner. A context manager, because it stays attached."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._owner = summon(place.root)
+
+    def __call__(self) -> TableMetrics:
+        try:
+            return self._owner.table(self._place.table).metrics()
+        except OwnerLostError:
+            self._owner.close()
+            self._owner = summon(self._place.root)
+            return self._owner.table(self._place.table).metrics()
+
+    def __enter__(self) -> Counters:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._owner.close()
+
+
 class Counter:
     """What a counter grew by since it was first looked at. It starts again at 0 when the owner is another one."""
 
@@ -103,8 +130,6 @@ def _behind(progress: Mapping[str, Any]) -> int | None:
 
 def _offsets(offsets: Any) -> dict[tuple[str, str], int]:
     """Kafka's {topic: {partition: offset}}, flat."""
-    import json
-
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)

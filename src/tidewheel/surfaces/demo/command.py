@@ -32,7 +32,7 @@ SETTINGS = tw.Settings(chunk_bytes=4 << 20)
 """A quarter of the usual size: so that a minute makes some chunks to be seen."""
 _DRAW = 0.25
 _READY = 180.0  # seconds until the first row has to be there; on a busy machine Spark takes its time
-_STUCK = 20.0  # seconds without any progress after which rows that are missing are not waited for
+_STUCK = 60.0  # seconds without any progress after which rows that are missing are not waited for
 
 
 def run(request: Request, console: Console | None = None) -> int:

@@ -1,0 +1,3 @@
+"""The version of Tidewheel."""
+
+__version__ = "0.1.0"

