@@ -23,7 +23,8 @@ from benchmarks.report import Bar, Options, Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS, WARM_SECONDS, SECONDS = 5, 8.0, 20.0
+ROUNDS, WARM_SECONDS, SECONDS, BATCHES = 5, 8.0, 20.0, 20
+"""A turn counts for so many seconds, after so many of warming up and as many batches."""
 EVERY, POLL = 0.02, 0.003
 """Seconds between two records, and between two looks at the table."""
 VISIBLE_MS, OVERHEAD_MS = 300.0, 25.0
@@ -38,11 +39,15 @@ class Turn:
     sent: dict[int, float] = field(default_factory=dict)
     seen: dict[int, float] = field(default_factory=dict)
     batches: list[dict[str, float]] = field(default_factory=list)
+    """Once warm."""
+    warm: int | None = None
+    """The first record that counts."""
+    warm_batch: int = 0
+    """The last batch that does not."""
 
-    def waits(self, warm: float) -> list[float]:
+    def waits(self) -> list[float]:
         """Milliseconds from sent to seen, once warm."""
-        first = min(self.sent.values()) + warm
-        return [(self.seen[n] - at) * 1000 for n, at in self.sent.items() if at >= first]
+        return [(self.seen[n] - at) * 1000 for n, at in self.sent.items() if self.warm is not None and n >= self.warm]
 
 
 def run(options: Options, report: Report) -> None:
@@ -59,17 +64,17 @@ def run(options: Options, report: Report) -> None:
     ):
         report.note(
             f"Kafka broker of one node, topics of 2 partitions, a record every {EVERY * 1000:.0f} ms, {sparks.MASTER}, trigger 0, Java "
-            f"{sparks.java_version(spark)}. One uncounted turn each, then {rounds} interleaved; of each, the first {warm:.0f} s are not "
-            f'counted, the next {seconds:.0f} are. durability="process"; every number is checked to arrive exactly once.'
+            f"{sparks.java_version(spark)}. One turn each uncounted, {rounds} interleaved; of each, the first {warm:.0f} s and {BATCHES} "
+            f'batches are not counted, the next {seconds:.0f} s are. durability="process"; every number is checked to arrive exactly once.'
         )
         for n in range(-1, rounds):
             for name in ("tidewheel", "counting") if n % 2 == 0 else ("counting", "tidewheel"):
                 place = Path(folder) / f"{name}-{n}"
                 place.mkdir()
-                turn = _turn(spark, broker, name, f"{name}-{n}", place, warm + seconds)
+                turn = _turn(spark, broker, name, f"{name}-{n}", place, warm, seconds)
                 if n >= 0:
                     turns[name].append(turn)
-    _show(report, turns, warm)
+    _show(report, turns)
 
 
 def _broker(spark: SparkSession, folder: Path) -> Any:
@@ -86,7 +91,7 @@ def _broker(spark: SparkSession, folder: Path) -> Any:
     return Broker([*resolve(spark, JARS), *scala], folder, str(java.find().home / "bin" / "java"))
 
 
-def _turn(spark: SparkSession, broker: Any, name: str, topic: str, place: Path, seconds: float) -> Turn:
+def _turn(spark: SparkSession, broker: Any, name: str, topic: str, place: Path, warm: float, seconds: float) -> Turn:
     import tidewheel as tw
 
     broker.create(topic)
@@ -99,7 +104,7 @@ def _turn(spark: SparkSession, broker: Any, name: str, topic: str, place: Path, 
     turn = Turn()
     if name == "counting":
         query = writer.format("counting").options(notes=str(place / "notes"), column="number").start()
-        _produce(broker.address, topic, seconds, turn)
+        _produce(broker.address, topic, query, warm, seconds, turn)
         _wait(query, turn, lambda: _noted(place / "notes", turn))
         _end(query, turn)
         return turn
@@ -110,7 +115,7 @@ def _turn(spark: SparkSession, broker: Any, name: str, topic: str, place: Path, 
         observer = threading.Thread(target=_observe, args=(table, turn, over))
         observer.start()
         try:
-            _produce(broker.address, topic, seconds, turn)
+            _produce(broker.address, topic, query, warm, seconds, turn)
             _wait(query, turn)
         finally:
             over.set()
@@ -121,19 +126,25 @@ def _turn(spark: SparkSession, broker: Any, name: str, topic: str, place: Path, 
     return turn
 
 
-def _produce(address: str, topic: str, seconds: float, turn: Turn) -> None:
-    """Send a number every 20 ms, each at its time, whatever the last one took."""
+def _produce(address: str, topic: str, query: Any, warm: float, seconds: float, turn: Turn) -> None:
+    """Send a number every 20 ms, each at its time, whatever the last one took, until the query is warm and `seconds` more."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "broker.address.family": "v4", "log_level": 0})
     start = time.time()
-    for number in range(int(seconds / EVERY)):
+    number, end = 0, start + warm + 120
+    while time.time() < end:
         time.sleep(max(0.0, start + number * EVERY - time.time()))
+        if turn.warm is None and number % 50 == 0 and time.time() >= start + warm:
+            batch = (query.lastProgress or {}).get("batchId", 0)
+            if batch >= BATCHES:
+                turn.warm, turn.warm_batch, end = number, batch, time.time() + seconds
         turn.sent[number] = time.time()
         producer.produce(topic, str(number).encode(), partition=number % 2)
         producer.poll(0)
-    if producer.flush(30):
-        raise AssertionError("the broker did not take all records")
+        number += 1
+    if producer.flush(30) or turn.warm is None:
+        raise AssertionError(f"the broker did not take all records, or the query is slow: {query.lastProgress}")
 
 
 def _observe(table: Any, turn: Turn, over: threading.Event) -> None:
@@ -172,13 +183,13 @@ def _wait(query: Any, turn: Turn, look: Callable[[], object] = lambda: None, pat
 def _end(query: Any, turn: Turn) -> None:
     progress = query.recentProgress
     query.stop()
-    turn.batches = [one["durationMs"] | {"rows": one["numInputRows"]} for one in progress if one["numInputRows"]]
+    counted = [one for one in progress if one["batchId"] > turn.warm_batch and one["numInputRows"]]
+    turn.batches = [one["durationMs"] | {"rows": one["numInputRows"]} for one in counted]
 
 
-def _show(report: Report, turns: dict[str, list[Turn]], warm: float) -> None:
-    waits = {name: [wait for turn in found for wait in turn.waits(warm)] for name, found in turns.items()}
-    # batches while warm: the first quarter of a turn is about that
-    batches = {name: [turn.batches[len(turn.batches) // 4 :] for turn in found] for name, found in turns.items()}
+def _show(report: Report, turns: dict[str, list[Turn]]) -> None:
+    waits = {name: [wait for turn in found for wait in turn.waits()] for name, found in turns.items()}
+    batches = {name: [turn.batches for turn in found] for name, found in turns.items()}
     lines = []
     for name, what in (("tidewheel", "sent → seen by a query"), ("counting", "sent → its commit")):
         values = np.percentile(waits[name], (50, 90, 99, 100))

@@ -1,8 +1,8 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
-`v1` and `v2` were closed, `v2` with rows of several generations in a chunk; `log1` was left by a killed owner, with rows that are in its log only. Run once per format version, with the first
-Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later
-format gets a folder of its own beside them.
+`v1` and `v2` were closed, `v2` with rows of several generations in its chunks; `log1` was left by a killed owner, with rows that are in
+its log only. Run once per format version, with the first Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples
+are then checked in and never made again. A later format gets a folder of its own beside them.
 """
 
 from __future__ import annotations

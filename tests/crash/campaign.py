@@ -139,7 +139,7 @@ class Campaign:
         known = self.driver.ask("jars", patience=300, packages=list(JARS))
         jars = [Path(one) for one in known["jars"]]
         spark = next(Path(one) for one in _spark_jars() if one.name.startswith("scala-library"))
-        self._broker = Broker([*jars, spark], self._folder / "kafka", f"{known['java']}/bin/java").start()
+        self._broker = Broker([*jars, spark], self._folder / "kafka", f"{known['java']}/bin/java").start(PATIENCE)
         self._feed = Feed(self._broker.address, TOPIC, 2, self._folder / "files", self._seed)
         self.start_query()
         self.wait_for_progress()
@@ -287,7 +287,7 @@ class Campaign:
     def kill_broker(self) -> str:
         self.broker.stop(kill=True)
         time.sleep(self.rng.random())
-        self.broker.start()
+        self.broker.start(PATIENCE)
         return ""
 
     def replay(self) -> str:

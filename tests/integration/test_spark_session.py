@@ -70,12 +70,12 @@ def test_nothing_of_spark_reaches_the_terminal(tmp_path: Path) -> None:
 
 
 def test_what_cannot_start_says_why_and_where_the_log_is(tmp_path: Path) -> None:
-    code = 'import tidewheel.spark as tws; tws.session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})'
+    code = 'import tidewheel.spark as tws; tws.session("local[2]", **{"spark.driver.memory": "900000g"})'
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     (log,) = (tmp_path / "tidewheel" / "spark").iterdir()
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("tidewheel.errors.SparkError: Spark did not start:") and "NoSuchOption" in last and str(log) in last
+    assert last.startswith("tidewheel.errors.SparkError: Spark did not start:") and "heap size" in last and str(log) in last
 
 
 class TestSession:

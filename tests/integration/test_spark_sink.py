@@ -155,11 +155,10 @@ def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder
     for _ in range(10):
         query = start(folder.stream(spark).mapInArrow(kills, DDL), tmp_path, **MAKE)
         try:
-            query.awaitTermination(240)
+            assert query.awaitTermination(280)
+            break
         except PySparkException:
             failures += 1
-            continue
-        break
     assert not any(os.path.exists(f"{left}{n}") for n in range(3))
     assert failures <= 4
     owner = summon(root)

@@ -177,6 +177,7 @@ def test_both_schemas_side_by_side() -> None:
         ("timestamp_ntz", pa.timestamp("ms", "UTC"), True),
         ("boolean", pa.int8(), False),
         ("void", pa.int8(), True),
+        ("time", pa.time32("s"), True),
         ("array<int>", pa.list_(pa.int64()), True),
         ("array<string>", pa.list_(pa.int64()), False),
         ("struct<a:int>", pa.struct([("a", pa.int8())]), True),
@@ -211,6 +212,7 @@ def spark_type(text: str) -> Any:
     plain = {
         "int": st.IntegerType(), "bigint": st.LongType(), "double": st.DoubleType(), "string": st.StringType(), "date": st.DateType(),
         "timestamp": st.TimestampType(), "timestamp_ntz": st.TimestampNTZType(), "boolean": st.BooleanType(),
+        "time": st.TimeType(),
     }  # fmt: skip
     return plain[text]
 

@@ -266,3 +266,10 @@ def test_rows_lie_where_numbers_may_lie() -> None:
 def test_a_message_without_rows() -> None:
     assert wire.unpack(pa.py_buffer(wire.pack([1, "é"])))[0] == [1, "é"]
     assert len(wire.unpack(pa.py_buffer(wire.pack(None)))[1]) == 0
+
+
+def test_plans_are_read_when_somebody_asks() -> None:
+    ends = (-(1 << 63), (1 << 63) - 1)
+    found = (Subquery("chunk", "0a-1", (1, 2), (3, 4), 5, 6), Subquery("live tree", "run of generation 7", ends, (-4, 3), 0, 0))
+    for plan in (Plan("taxi", 3, (ends, (1, 2)), ends, found), Plan("taxi", 0, (), (0, 0))):
+        assert wire.unpack_plan(wire.pack_plan(plan)) == plan

@@ -140,7 +140,7 @@ def is_owned(root: Path) -> bool:
     """Whether a living process owns the warehouse. What it says may be over a moment later."""
     try:
         fd = os.open(root / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as e:
         raise StorageError(f"could not look at {root / LOCK}: {e.strerror or e}") from e

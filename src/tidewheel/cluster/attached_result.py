@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.connection import Connection
-from tidewheel.cluster.wire import unstream
+from tidewheel.cluster.wire import unpack_plan, unstream
 from tidewheel.errors import CancelledError, TidewheelError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
@@ -42,7 +42,7 @@ class AttachedResult(Result):
     @property
     def plan(self) -> Plan:
         self._check()
-        plan = self._answer.plan or self._connection.ask(ask.GetPlan(self._answer.result))
+        plan = unpack_plan(self._answer.plan) if self._answer.plan else self._connection.ask(ask.GetPlan(self._answer.result))
         return replace(plan, stats=self.stats)
 
     @property

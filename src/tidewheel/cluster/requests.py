@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.model.delivery import SliceId, Written
-from tidewheel.model.query import Plan, Query, Stats
+from tidewheel.model.query import Query, Stats
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
@@ -246,7 +246,8 @@ class Answer:
     """How many it has, if that is known."""
     cheap: bool = True
     """Counting it is no more work than a look at its plan."""
-    plan: Plan | None = None
+    plan: str = ""
+    """If its rows are here, as `pack_plan` says it."""
     read: Stats | None = None
     """After it was read, if its rows are here."""
 

@@ -93,6 +93,19 @@ def unstream(rows: pa.Buffer) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     return reader.schema, list(reader)
 
 
+def pack_plan(plan: Plan) -> str:
+    """A plan without its stats, as a text that is read only if somebody asks for it: it has a subquery for every region."""
+    subqueries = [(s.place, s.name, *s.key, *s.time, s.rows, s.segments) for s in plan.subqueries]
+    return json.dumps((plan.table, plan.generation, plan.key_intervals, plan.time, subqueries), separators=(",", ":"))
+
+
+def unpack_plan(text: str) -> Plan:
+    """The inverse of `pack_plan`."""
+    table, generation, intervals, (since, until), found = json.loads(text)
+    subqueries = tuple(Subquery(place, name, (k0, k1), (t0, t1), rows, segments) for place, name, k0, k1, t0, t1, rows, segments in found)
+    return Plan(table, generation, tuple((lo, hi) for lo, hi in intervals), (since, until), subqueries)
+
+
 WRAPPED = pa.schema([("$rows", pa.large_binary())])
 """Of a stream whose batches are wrapped: Flight cannot send dictionaries together with a word about the rows."""
 

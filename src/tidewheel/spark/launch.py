@@ -11,12 +11,13 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
@@ -96,6 +97,14 @@ def _keep_python_quiet(log: Path) -> None:
         logger = PySparkLogger.getLogger(name)
         logger.propagate = False
         logger.handlers = [logging.FileHandler(log, delay=True)]
+
+    # Java may let go of the line to a stopped session before Python stops to listen on it, which Python's own servers print.
+    def noted(server: object, request: object, client: object) -> None:
+        with log.open("a") as out:
+            traceback.print_exc(file=out)
+
+    for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        setattr(kind, "handle_error", noted)  # noqa: B010  # mypy has no other way to take it
 
 
 @contextmanager

@@ -279,6 +279,7 @@ def _kind(type_: pa.DataType) -> str:
         ("decimal", (t.is_decimal,)),
         ("timestamp", (t.is_timestamp,)),
         ("date", (t.is_date,)),
+        ("time", (t.is_time,)),
         ("list", (t.is_list, t.is_large_list, t.is_fixed_size_list, t.is_list_view, t.is_large_list_view)),
         ("struct", (t.is_struct,)),
     ]

@@ -115,8 +115,11 @@ class Demo:
         arrived, came = 0, time.monotonic()
         while True:
             now = self._look(time.monotonic() - began, note)
-            if now.arrived >= self.numbers.sent.reports or time.monotonic() - came > _STUCK:
+            sent = self.numbers.sent
+            if now.state.rows >= sent.reports - sent.broken and now.metrics.rejected >= sent.broken:
                 return
+            if time.monotonic() - came > _STUCK:
+                return  # the proof will say what is missing
             if now.arrived > arrived:
                 arrived, came = now.arrived, time.monotonic()
             time.sleep(_DRAW / 2)
@@ -139,10 +142,11 @@ class Demo:
         """Prove and tell; False if a report is missing or there twice."""
         before = self._taxi.state()
         proof = prove(self._taxi, self.numbers.sent)
+        batches = self._taxi.metrics().batches
         self._taxi.flush()
         whole = proof.whole(self.numbers.sent)
         self._screen.say("")
-        for sentence in sentences(self._request, self.numbers, proof, before, self._taxi.state()):
+        for sentence in sentences(self._request, self.numbers, proof, batches, before, self._taxi.state()):
             self._screen.point(sentence)
         self._screen.say("")
         self._screen.say(verdict(self.numbers.sent, proof), "bold green" if whole else "bold red")

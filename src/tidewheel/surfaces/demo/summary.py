@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tidewheel.surfaces.demo.numbers import Numbers, Request, Sent
-from tidewheel.surfaces.demo.sender import PERIOD, TICK, taxis
+from tidewheel.surfaces.demo.sender import PERIOD, taxis
 
 if TYPE_CHECKING:
     from tidewheel.model.delivery import TableState
@@ -65,22 +65,21 @@ def verdict(sent: Sent, proof: Proof) -> str:
     )
 
 
-def sentences(request: Request, numbers: Numbers, proof: Proof, before: TableState, after: TableState) -> list[str]:
+def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, before: TableState, after: TableState) -> list[str]:
     """What was seen, in plain words. `before` and `after` are the table's states around the last flush."""
-    sent, now = numbers.sent, numbers.now
-    assert now is not None
+    sent = numbers.sent
     lag, lag99 = numbers.lag()
     p50, p99 = numbers.latency()
     through = "Spark read them and put them into the table" if request.spark else "A thread read them and put them into the table"
     say = [
         f"{counted(taxis(request.rows_per_second), 'simulated taxi')} sent {counted(sent.reports, 'report')} in {numbers.streamed:.0f} s, "
         f"each about every {PERIOD:g} s, as {counted(sent.files, 'file')} of JSON lines. {through} in "
-        f"{counted(now.metrics.batches, 'batch', 'batches')}; each batch became visible at once, and counts once even if it is sent again.",
+        f"{counted(batches, 'batch', 'batches')}; each batch became visible at once, and counts once even if it is sent again.",
     ]
     if numbers.lags:
         say.append(
             f"From a taxi's report until another process could query it: {lag:.2f} s for half of the rows, {lag99:.2f} s for 99 of 100. "
-            f"On average a report waits {TICK / 2:g} s of that for the fleet's next file."
+            f"On average {numbers.streamed / max(sent.files, 1) / 2:.2f} s of that is waiting for the fleet's next file."
         )
     if numbers.queries:
         say.append(
@@ -121,15 +120,9 @@ def next_steps(request: Request) -> list[str]:
         f'import tidewheel.spark as tws; tws.session().read.format("tidewheel").load({json.dumps(f"{root}/taxi")})'
         '.groupBy("taxi").count().orderBy("count", ascending=False).show(5)'
     )
-    steps = [fast, spark if request.spark else rejects, f"{tidewheel} check -w {shlex.quote(root)}   # reads every byte"]
-    return (
-        steps
-        if request.keep
-        else [
-            f"{tidewheel} demo{'' if request.spark else ' --without-spark'} --keep {root}   # once more, and the warehouse stays",
-            *steps[:2],
-        ]
-    )
+    made = f"{tidewheel} demo{'' if request.spark else ' --without-spark'} --keep {root}   # once more, and the warehouse stays"
+    check = f"{tidewheel} check -w {shlex.quote(root)}   # reads every byte"
+    return [*([fast, check] if request.keep else [made, fast]), spark if request.spark else rejects]
 
 
 def programs() -> tuple[str, str]:

@@ -44,7 +44,13 @@ def watch(taxi: Table, rng: np.random.Generator, parent: Parent) -> None:
     ms: list[float] = []
     rows, told = 0, time.monotonic()
     lags: Counter[int] = Counter()
+    import faulthandler
+    out = open("/tmp/f_stall.txt", "w")
+    n = 0
     while not parent.end.wait(_PAUSE):
+        n += 1
+        out.write(f"{n} {time.time() % 1000:.2f}\n"); out.flush()
+        faulthandler.dump_traceback_later(0.7, file=out)
         question = ask(rng, time.time_ns() // 1000)
         asked = time.perf_counter()
         answer = taxi.query(**question).to_arrow()

@@ -1,0 +1,516 @@
+"""Owner and attach: who finds whom, what is seen when one of them goes, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidewheel as tw
+from tests.integration.owners import OwnerProcess
+from tidewheel.cluster import address, held, requests, server
+from tidewheel.cluster.address import Address, Door
+from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.cluster.client import attach, connect
+from tidewheel.errors import ClosedError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
+from tidewheel.model.delivery import SliceId
+from tidewheel.model.query import Query
+from tidewheel.model.schema import make_spec
+from tidewheel.owner import OwnedEngine
+from tidewheel.settings import Settings
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64())])
+SPEC = make_spec("t", SCHEMA, time="ts", key="id")
+MANY = 300_000
+
+
+def rows(n: int, start: int = 0) -> pa.RecordBatch:
+    i = np.arange(start, start + n)
+    return pa.record_batch([i % 100, pa.array(i, pa.timestamp("us")), i / 2], schema=SCHEMA)
+
+
+def eventually(what: Callable[[], Any], seconds: float = 20.0) -> bool:
+    give_up = time.monotonic() + seconds
+    while not what() and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return bool(what())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return (tmp_path / "wh").resolve()
+
+
+@pytest.fixture
+def owned(root: Path) -> Iterator[OwnedEngine]:
+    """An owner in this very process: whoever attaches to it goes over the wire all the same."""
+    engine = OwnedEngine(root, Settings())
+    assert engine.listener is not None
+    assert engine.listener.wait(60)
+    assert engine.listener.failure is None
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def attached(owned: OwnedEngine) -> Iterator[AttachedEngine]:
+    engine = attach(owned.root)
+    yield engine
+    engine.close()
+
+
+def listener(engine: OwnedEngine) -> server.Listener:
+    assert engine.listener is not None
+    return engine.listener
+
+
+def results(engine: OwnedEngine) -> int:
+    handlers = listener(engine)._handlers
+    assert handlers is not None
+    return handlers.sessions.results
+
+
+# ---- finding each other -------------------------------------------------------------------------------------
+
+
+def test_nobody_is_there(root: Path) -> None:
+    with pytest.raises(OwnerLostError, match="nobody owns the warehouse") as error:
+        attach(root)
+    assert error.value.untouched
+    assert not root.exists()
+    OwnedEngine(root, Settings()).close()
+    with pytest.raises(OwnerLostError, match="nobody owns"):
+        attach(root)
+
+
+def test_an_owner_that_does_not_listen(root: Path) -> None:
+    engine = OwnedEngine(root, Settings(), listen=False)
+    with pytest.raises(OwnedError, match=r"but it does not listen yet\. Try again later, or close it there"):
+        attach(root, wait=0.1)
+    engine.close()
+
+
+def test_an_owner_that_cannot_listen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "unix_location", lambda path: "nonsense")
+    engine = OwnedEngine(root, Settings())
+    assert listener(engine).wait(60)
+    assert listener(engine).failure is not None
+    with pytest.raises(OwnedError, match="it cannot listen"):
+        attach(root, wait=0.1)
+    engine.create(SPEC, "error").insert(rows(10), None, "error")  # but the warehouse works
+    engine.close()
+
+
+def test_the_address_of_a_dead_owner(root: Path, owned: OwnedEngine) -> None:
+    door = address.read(root)
+    assert door is not None
+    address.publish(root, Door(door.location.replace("1.sock", "0.sock"), "x" * 32, 1, 0, requests.PROTOCOL))
+    with pytest.raises(OwnedError, match="does not answer"):
+        attach(root, wait=0.2)
+    address.publish(root, door)
+    attach(root).close()
+
+
+def test_only_its_user_may_look(root: Path, owned: OwnedEngine) -> None:
+    assert stat.S_IMODE((root / "owner").stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / "owner/address.json").stat().st_mode) == 0o600
+    said = json.loads((root / "owner/address.json").read_text())
+    assert (said["pid"], said["epoch"], said["protocol"]) == (os.getpid(), owned.epoch, requests.PROTOCOL)
+    assert len(said["token"]) == 32
+
+
+def test_nothing_stays_of_a_listener(root: Path) -> None:
+    for _ in range(2):
+        engine = OwnedEngine(root, Settings())
+        assert listener(engine).wait(60)
+        assert sorted(path.name for path in (root / "owner").iterdir()) == [f"{engine.epoch}.sock", "address.json"]
+        engine.close()
+        assert list((root / "owner").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["l" * 120, "a b", "50%", "ü", "a#b"])
+def test_any_path(tmp_path: Path, name: str) -> None:
+    engine = OwnedEngine(tmp_path.resolve() / name, Settings())
+    assert listener(engine).wait(60)
+    assert listener(engine).location.startswith("grpc://127.0.0.1:" if name in ("l" * 120, "50%", "a#b") else "grpc+unix://")
+    client = attach(engine.root)
+    assert client.create(SPEC, "error").insert(rows(10), None, "error").rows == 10
+    client.close()
+    engine.close()
+
+
+def test_the_token_is_asked_for(owned: OwnedEngine) -> None:
+    door = address.read(owned.root)
+    assert door is not None
+    with pytest.raises(OwnerLostError, match="another token") as error:
+        connect(owned.root, Door(door.location, "0" * 32, door.pid, door.epoch, door.protocol))
+    assert error.value.untouched
+
+
+def test_another_protocol(owned: OwnedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.cluster.connection.PROTOCOL", 99)
+    with pytest.raises(OwnedError, match=r"speaks version 1 of the protocol, and this process .* version 99"):
+        attach(owned.root, wait=1)
+
+
+def test_a_port_for_others(root: Path, tmp_path: Path) -> None:
+    engine = OwnedEngine(root, Settings(), listen=False)
+    door = server.Listener(engine, root, engine.epoch, tcp=Address("127.0.0.1"))
+    door.start()
+    assert door.wait(60)
+    assert door.failure is None
+    client = connect(root, Door(door.tcp_location, door.token, 0, engine.epoch, requests.PROTOCOL))
+    assert client.tables() == []
+    client.close()
+    attach(root).close()
+    door.close()
+    engine.close()
+
+
+def test_tls(root: Path, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj",
+         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)],
+        capture_output=True,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("no openssl to make a certificate with")
+    engine = OwnedEngine(root, Settings(), listen=False)
+    door = server.Listener(engine, root, engine.epoch, tcp=Address("localhost", 0, certificate, key))
+    door.start()
+    assert door.wait(60)
+    assert door.failure is None
+    assert door.tcp_location.startswith("grpc+tls://localhost:")
+    at = Door(door.tcp_location, door.token, 0, engine.epoch, requests.PROTOCOL)
+    client = connect(root, at, certificate.read_bytes())
+    assert client.tables() == []
+    client.close()
+    with pytest.raises(OwnerLostError):
+        connect(root, at)
+    door.close()
+    engine.close()
+
+
+def test_an_owner_that_is_closed_soon_loads_nothing(root: Path) -> None:
+    code = f"""
+import sys, tidewheel as tw
+with tw.open({str(root)!r}) as wh:
+    wh.tables()
+assert "pyarrow.flight" not in sys.modules and "pyarrow._flight" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+# ---- the end of the owner -----------------------------------------------------------------------------------
+
+
+def test_an_owner_that_closes(owned: OwnedEngine, attached: AttachedEngine) -> None:
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    large, small = table.query(Query()), table.query(Query(key=5, limit=7))
+    assert not attached.lost
+    owned.close()
+    assert eventually(lambda: attached.lost)
+    for call in (attached.tables, lambda: table.insert(rows(10), None, "error"), lambda: large.to_arrow(), table.state):
+        with pytest.raises(OwnerLostError, match=r"it closed the warehouse.*nothing was done") as error:
+            call()
+        assert error.value.retryable
+        assert error.value.untouched
+    assert len(small.to_arrow()) == 7
+    assert "is gone" in repr(large)
+
+
+def test_an_owner_that_is_killed(root: Path) -> None:
+    with OwnerProcess() as owner:
+        owner.open(root)
+        engine = attach(root)
+        table = engine.create(SPEC, "error")
+        assert table.insert(rows(MANY), None, "error").rows == MANY
+        result = table.query(Query())
+        batches = iter(result)
+        next(batches)
+        owner.kill()
+    with pytest.raises(OwnerLostError):
+        list(batches)
+    assert eventually(lambda: engine.lost)
+    with pytest.raises(OwnerLostError):
+        table.insert(rows(10), None, "error")
+    engine.close()
+    with pytest.raises(OwnerLostError, match="nobody owns"):
+        attach(root)
+    with tw.open(root) as wh:
+        assert wh.table("t").rows == MANY
+
+
+def test_the_next_call_takes_the_place_of_a_dead_owner(root: Path) -> None:
+    with OwnerProcess() as owner:
+        owner.open(root)
+        with tw.open(root) as wh:
+            table = wh.create_table("t", SCHEMA, time="ts", key="id")
+            table.insert(rows(1000))
+            assert isinstance(wh._engine, AttachedEngine)
+            owner.kill()
+            eventually(lambda: table._table.lost)
+            assert table.insert(rows(10)).rows == 10  # it was known before the call that the owner is gone
+            assert isinstance(wh._engine, OwnedEngine)
+            assert table.rows == 1010
+
+
+def test_what_is_known_when_the_owner_dies_in_the_middle(root: Path) -> None:
+    with OwnerProcess() as owner:
+        owner.open(root)
+        engine = attach(root)
+        table = engine.create(SPEC, "error")
+        owner.stop()
+        threading.Timer(0.3, owner.kill).start()
+        with pytest.raises(OwnerLostError, match="may be there or not") as error:
+            table.insert(rows(10), None, "error")
+        assert not error.value.untouched
+        engine.close()
+
+
+# ---- the end of those who attach ----------------------------------------------------------------------------
+
+
+def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attached: AttachedEngine) -> None:
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    small = table.query(Query(key=5, limit=10))
+    assert results(owned) == 0  # its rows are here
+    large = table.query(Query())
+    copy = large
+    assert results(owned) == 1
+    assert listener(owned).idle_seconds() == pytest.approx(0, abs=0.5)
+    del large
+    assert copy.to_arrow().num_rows == MANY
+    del copy
+    assert eventually(lambda: results(owned) == 0)
+    cancelled = table.query(Query())
+    cancelled.cancel()
+    assert eventually(lambda: results(owned) == 0)
+    assert len(small.to_arrow()) == 10
+    assert eventually(lambda: listener(owned).idle_seconds() > 0.1)
+
+
+def test_who_vanishes_leaves_nothing(root: Path, owned: OwnedEngine) -> None:
+    owned.create(SPEC, "error").insert(rows(MANY), None, "error")
+    code = f"""
+import os, time
+from pathlib import Path
+from tidewheel.cluster.client import attach
+from tidewheel.model.query import Query
+table = attach(Path({str(root)!r})).table("t")
+results = [table.query(Query()) for _ in range(3)]
+batches = iter(results[0])
+next(batches)
+print("now", flush=True)
+time.sleep(100)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "now\n"
+    assert results(owned) == 3
+    process.kill()
+    process.wait()
+    assert eventually(lambda: results(owned) == 0)
+
+
+def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "EXPIRES", 0.0)
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    result = table.query(Query())
+    assert eventually(lambda: results(owned) == 0)
+    with pytest.raises(NotFoundError, match=r"not held any more.*Ask the query again"):
+        result.to_arrow()
+    assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
+
+
+def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
+    """A process that is stopped while it takes rows."""
+    owned = OwnedEngine(root, Settings())
+    assert listener(owned).wait(60)
+    owned.create(SPEC, "error").insert(rows(3_000_000), None, "error")
+    code = f"""
+from pathlib import Path
+from tidewheel.cluster.client import attach
+from tidewheel.model.query import Query
+table = attach(Path({str(root)!r})).table("t")
+result = table.query(Query())
+print("now", flush=True)
+while True:
+    result.to_arrow()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "now\n"
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    owned.close()
+    assert time.monotonic() - began < server.PATIENCE + 15
+    process.kill()
+    process.wait()
+
+
+def test_a_sender_that_breaks_off(owned: OwnedEngine, attached: AttachedEngine) -> None:
+    table = attached.create(SPEC, "error")
+    slice_id = SliceId("s", "r", 0, 0, 0)
+
+    def fails() -> Iterator[pa.RecordBatch]:
+        yield rows(10)
+        raise ZeroDivisionError("upstream")
+
+    with pytest.raises(ZeroDivisionError, match="upstream"):
+        table.stage(slice_id, fails(), SCHEMA)
+    with pytest.raises(StagingLostError):
+        table.commit_batch("s", "r", 0, [slice_id])
+    assert table.stage(slice_id, [rows(10), rows(5)], SCHEMA).rows == 15
+    assert table.commit_batch("s", "r", 0, [slice_id]).rows == 15
+    assert not attached.lost
+
+
+# ---- forks --------------------------------------------------------------------------------------------------
+
+FORK = """
+import os, sys, time
+from pathlib import Path
+import pyarrow as pa
+import tidewheel as tw
+from tidewheel.cluster.client import attach
+from tidewheel.errors import ClosedError, OwnedError
+from tidewheel.model.query import Query
+
+root = Path(sys.argv[1])
+def wait(pid):
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    return "it hangs"
+"""
+
+
+def fork_test(root: Path, code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FORK + code, str(root)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_a_fork_of_an_attached_process(root: Path, owned: OwnedEngine) -> None:
+    owned.create(SPEC, "error").insert(rows(MANY), None, "error")
+    fork_test(root, """
+engine = attach(root)
+table = engine.table("t")
+result = table.query(Query())
+pid = os.fork()
+if pid == 0:
+    for use in (engine.tables, table.flush, result.to_arrow):
+        try:
+            use()
+            os._exit(3)
+        except ClosedError as e:
+            assert "was forked" in str(e), e
+    try:
+        attach(root)
+        os._exit(4)
+    except OwnedError as e:
+        assert "does not survive a fork" in str(e), e
+    sys.exit(0)  # the normal way, with everything that is done then
+assert wait(pid) == 0
+assert result.to_arrow().num_rows == 300000
+engine.close()
+""")  # fmt: skip
+    assert eventually(lambda: results(owned) == 0)
+
+
+def test_a_fork_of_an_owner(root: Path) -> None:
+    fork_test(root, """
+wh = tw.open(root)
+wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
+wh._engine.listener.wait(30)
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+assert wait(pid) == 0
+idle = os.fork()  # one that stays: it must not keep the door open
+if idle == 0:
+    time.sleep(100)
+engine = attach(root)
+assert engine.tables() == ["t"]
+engine.close()
+wh.close()
+try:
+    attach(root)
+    sys.exit(5)
+except OwnedError as e:
+    assert "nobody owns" in str(e), e
+os.kill(idle, 9)
+os.waitpid(idle, 0)
+""")  # fmt: skip
+
+
+# ---- interrupts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("what", ["to_arrow", "count", "query", "iterated"])
+def test_ctrl_c(owned: OwnedEngine, attached: AttachedEngine, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    slow = Query(where="md5(" * 300 + "x::varchar" + ")" * 300 + " <> ''")
+    if what == "query":
+        plain = owned.table("t").query
+        monkeypatch.setattr(owned.table("t"), "query", lambda query: (time.sleep(1.0), plain(query))[1])
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        result = table.query(Query() if what == "query" else slow)
+        _ = result.to_arrow() if what == "to_arrow" else len(result) if what == "count" else list(result)
+    assert time.monotonic() - began < 15
+    result = None
+    gc.collect()
+    assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
+    assert eventually(lambda: results(owned) == 0)
+
+
+def test_closed(attached: AttachedEngine) -> None:
+    table = attached.create(SPEC, "error")
+    attached.close()
+    attached.close()
+    for use in (attached.tables, lambda: table.insert(rows(1), None, "error"), lambda: table.query(Query())):
+        with pytest.raises(ClosedError, match="was closed; open it again"):
+            use()
+
+
+def test_a_stranger_at_the_door(owned: OwnedEngine) -> None:
+    """Whoever talks nonsense gets no answer, and harms nobody."""
+    location = listener(owned).location.removeprefix("grpc+unix://")
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(location)
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        stranger.settimeout(5)
+        stranger.recv(100)
+    client = attach(owned.root)
+    assert client.tables() == []
+    client.close()

@@ -1,0 +1,222 @@
+"""What many processes do together, through an attached engine: the same as through the owner's own. And owners that are summoned."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.test_attach import MANY, SCHEMA, SPEC, attached, eventually, listener, owned, root, rows  # noqa: F401
+from tidewheel.cluster import address
+from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.cluster.client import attach
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.cluster.summon import summon
+from tidewheel.errors import NotFoundError, OwnerLostError, StorageError
+from tidewheel.model.delivery import SliceId
+from tidewheel.model.query import Query
+from tidewheel.owner import OwnedEngine
+
+# ---- streams, pins, loads and changes -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=["local", "attached"])
+def engine(request: pytest.FixtureRequest, owned: OwnedEngine) -> Iterator[Engine]:  # noqa: F811
+    if request.param == "local":
+        yield owned
+        return
+    client = attach(owned.root)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def table(engine: Engine) -> TableEngine:
+    return engine.create(SPEC, "error")
+
+
+def test_a_stream(table: TableEngine) -> None:
+    assert table.last_batch("s") is None
+    for batch in range(3):
+        slices = [SliceId("s", "r", batch, part, attempt) for part in range(2) for attempt in range(2)]
+        for one in slices:
+            staged = table.stage(one, iter([rows(100, 1000 * batch), rows(1000, 5000)]), SCHEMA)
+            assert (staged.rows, staged.rejected) == (1100, 0)
+        ack = table.commit_batch("s", "r", batch, slices[::2])
+        assert (ack.rows, ack.rejected, ack.duplicate) == (2200, 0, False)
+        assert table.commit_batch("s", "r", batch, slices[::2]).duplicate
+        assert table.last_batch("s") == batch
+    table.stage(SliceId("s", "r", 3, 0, 0), [rows(1)], SCHEMA)
+    table.abort_batch("s", "r", 3)
+    assert table.state().rows == 6600
+    assert table.generation() == table.state().generation
+
+
+def test_a_stream_with_bad_rows(table: TableEngine) -> None:
+    wrong = pa.record_batch([["1", "x"], [5, 6], [0.5, 1.5]], names=SCHEMA.names)
+    staged = table.stage(SliceId("s", "r", 0, 0, 0), [wrong], wrong.schema)
+    assert (staged.rows, staged.rejected) == (1, 1)
+    table.commit_batch("s", "r", 0, [SliceId("s", "r", 0, 0, 0)])
+    (reject,) = table.rejects().to_pylist()
+    assert (reject["stream"], reject["batch"], reject["position"], reject["column"]) == ("s", 0, 1, "id")
+
+
+def test_a_pin(table: TableEngine) -> None:
+    table.insert(rows(1000), None, "error")
+    table.flush()
+    table.insert(rows(500, 1000), None, "error")
+    pin = table.pin(Query(key=(5, 10)))
+    table.insert(rows(500, 2000), None, "error")
+    table.flush()
+    assert [chunk.rows for chunk in pin.chunks] == [1000]
+    assert (pin.fresh_rows, pin.masks, pin.generation) == (500, (), 2)
+    assert pin.fresh_bytes >= 500 * 24
+    assert table.fresh(pin.id, Query(key=(5, 10))).to_arrow().num_rows == 30
+    assert len(table.fresh(pin.id, Query())) == 500
+    table.unpin(pin.id)
+    table.unpin(pin.id)
+    with pytest.raises(NotFoundError, match="not held any more"):
+        table.fresh(pin.id, Query())
+
+
+def test_changes(table: TableEngine) -> None:
+    for batch in range(4):
+        table.insert(rows(10, 10 * batch), None, "error")
+        if batch == 1:
+            table.flush()
+    assert table.generation() == 4
+    assert table.changes(1, 3, ["ts"]).to_arrow()["ts"].cast(pa.int64()).to_pylist() == list(range(10, 30))
+    assert table.changes(0, 4, None).to_arrow().num_rows == 40
+    assert table.rows_by_generation(0, None, None) == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    assert table.rows_by_generation(1, 3, 15) == [(2, 10)]
+
+
+def test_a_load_that_comes_to_nothing(table: TableEngine, owned: OwnedEngine) -> None:  # noqa: F811
+    load = table.begin_load()
+    assert load.chunk_bytes == owned.settings.chunk_bytes
+    (owned.root / load.folder).mkdir(parents=True, exist_ok=True)
+    table.abort_load(load.job)
+    table.abort_load(load.job)
+    assert not (owned.root / load.folder).exists()
+
+
+def test_staged_rows_keep_an_owner(owned: OwnedEngine) -> None:  # noqa: F811
+    client = attach(owned.root)
+    table = client.create(SPEC, "error")
+    table.stage(SliceId("s", "r", 0, 0, 0), [rows(1)], SCHEMA)
+    time.sleep(0.2)
+    assert listener(owned).idle_seconds() < 0.1
+    table.abort_batch("s", "r", 0)
+    assert eventually(lambda: listener(owned).idle_seconds() > 0.1)
+    client.close()
+
+
+# ---- summoned owners ----------------------------------------------------------------------------------------
+
+
+def owner_of(root: Path) -> int:  # noqa: F811
+    door = address.read(root)
+    assert door is not None
+    return door.pid
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def readable(process: subprocess.Popen[str]) -> bool:
+    return bool(select.select([process.stdout], [], [], 0.1)[0])
+
+
+def test_an_owner_is_started_once_and_leaves_when_nobody_needs_it(root: Path) -> None:  # noqa: F811
+    code = f"""
+from tidewheel.cluster.summon import summon
+engine = summon({str(root)!r}, idle=5.0)
+print(engine.epoch, flush=True)
+input()
+engine.close()
+"""
+    command = [sys.executable, "-c", code]
+    crowd = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    give_up = time.monotonic() + 120
+    engine = summon(root, idle=5.0)
+    engine.create(SPEC, "open").insert(rows(1000), "one", "error")
+    pid = owner_of(root)
+    while any(process.poll() is None for process in crowd) and time.monotonic() < give_up:
+        engine.tables()  # the owner is in use until the last of them has come
+        for process in crowd:
+            if process.poll() is None and readable(process):
+                assert process.communicate("\n", timeout=60)[0].split() == [str(engine.epoch)]
+    assert eventually(lambda: not alive(pid), 60)
+    assert engine.lost
+    engine.close()
+    assert (root / "owner/owner.log").read_text() == ""
+    assert not (root / "owner/address.json").exists()
+    again = summon(root, idle=1.0)
+    assert again.recovery.clean
+    assert again.epoch == engine.epoch + 1
+    assert again.table("t").insert(rows(1000), "one", "error").duplicate
+    pid = owner_of(root)
+    os.kill(pid, signal.SIGTERM)
+    assert eventually(lambda: not alive(pid), 60)
+    again.close()
+    with pytest.raises(OwnerLostError):
+        attach(root)
+
+
+def test_an_owner_that_cannot_be(root: Path) -> None:  # noqa: F811
+    root.mkdir()
+    (root / "catalog.sqlite").write_text("nothing of the kind" * 1000)
+    with pytest.raises(StorageError, match=r"says in .*owner\.log: .*is not a Tidewheel catalog"):
+        summon(root)
+    (root.parent / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot open a warehouse in"):
+        summon(root.parent / "file")
+
+
+def test_an_owner_that_is_there_is_used(owned: OwnedEngine) -> None:  # noqa: F811
+    engine = summon(str(owned.root))
+    assert isinstance(engine, AttachedEngine)
+    assert owner_of(owned.root) == os.getpid()
+    engine.close()
+    command = [sys.executable, "-m", "tidewheel.surfaces.owner", str(owned.root)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_everybody_is_told_the_same(owned: OwnedEngine) -> None:  # noqa: F811
+    """Eight processes insert and ask at once."""
+    owned.create(SPEC, "error")
+    code = f"""
+import json, sys
+from pathlib import Path
+import tidewheel as tw
+from tests.integration.test_attach import rows
+me = int(sys.argv[1])
+with tw.open({str(owned.root)!r}) as wh:
+    table = wh.table("t")
+    seen = []
+    for i in range(20):
+        table.insert(rows(50, 100000 * me + 50 * i))
+        seen.append(len(table.query(time=(100000 * me, 100000 * me + 99999))))
+print(json.dumps(seen))
+"""
+    crowd = [subprocess.Popen([sys.executable, "-c", code, str(n)], stdout=subprocess.PIPE, text=True) for n in range(8)]
+    for process in crowd:
+        seen: Any = json.loads(process.communicate(timeout=120)[0])
+        assert seen == [50 * (i + 1) for i in range(20)]
+    assert owned.table("t").state().rows == 8 * 20 * 50
