@@ -33,7 +33,7 @@ def run(options: Options, report: Report) -> None:
     per_chunk = chunk_bytes // data.ROW_BYTES
     rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
     system = Tidewheel({"chunk_bytes": chunk_bytes, "durability": "process"})
-    took: dict[str, list[float]] = {f"{who} {what}": [] for what in ("query", "insert") for who in ("embedded", "attached")}
+    took: dict[str, list[float]] = {f"{who} {what}": [] for what in ("query", "insert", "rows") for who in ("embedded", "attached")}
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="bench-attach-", ignore_cleanup_errors=True) as folder:
         try:
             system.open(Path(folder))
@@ -50,7 +50,11 @@ def run(options: Options, report: Report) -> None:
                     first = turn * INSERTS * 2
                     mine_in = _inserts(other, first)
                     theirs_in = child.does({"inserts": first + INSERTS})
+                    mine_bare = _bare(other)
+                    theirs_bare = child.does({})
                     if turn >= WARM_UP:
+                        took["embedded rows"] += mine_bare
+                        took["attached rows"] += theirs_bare
                         took["embedded query"] += mine
                         took["attached query"] += theirs
                         took["embedded insert"] += mine_in
@@ -63,11 +67,11 @@ def run(options: Options, report: Report) -> None:
     report.note(
         f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; two processes take turns of {QUERIES} queries "
         f"(table.query(key=…).to_arrow(), 8–12 rows, each count checked) and {INSERTS} inserts of {BATCH:,} rows, durability "
-        f'"process"; {WARM_UP} uncounted turns, then {TURNS}.'
+        f'"process", and ask for table.rows; {WARM_UP} uncounted turns, then {TURNS}.'
     )
     medians = {name: statistics.median(values) for name, values in took.items()}
     lines = []
-    for what in ("query", "insert"):
+    for what in ("query", "insert", "rows"):
         mine, theirs = f"embedded {what}", f"attached {what}"
         for name in (mine, theirs):
             lines.append([name, f"{medians[name]:.0f}", f"{np.percentile(took[name], 99):.0f}"])
@@ -111,6 +115,16 @@ def _inserts(table: Any, first: int) -> list[float]:
     return took
 
 
+def _bare(table: Any) -> list[float]:
+    """Microseconds of the least that can be asked: what a way to the owner and back takes."""
+    took = []
+    for _ in range(QUERIES):
+        start = time.perf_counter()
+        _ = table.rows
+        took.append((time.perf_counter() - start) * 1e6)
+    return took
+
+
 class _Child:
     """A process that attaches and does what it is told, one JSON line after the other."""
 
@@ -146,7 +160,14 @@ def _serve(root: str) -> None:
         taxi, other = warehouse.table("taxi"), warehouse.table("other")
         for line in sys.stdin:
             work = json.loads(line)
-            print(json.dumps(_queries(taxi, work["queries"]) if "queries" in work else _inserts(other, work["inserts"])), flush=True)
+            match work:
+                case {"queries": asked}:
+                    took = _queries(taxi, asked)
+                case {"inserts": first}:
+                    took = _inserts(other, first)
+                case _:
+                    took = _bare(other)
+            print(json.dumps(took), flush=True)
 
 
 if __name__ == "__main__":

@@ -76,14 +76,14 @@ def _take(root: Path, settings: Settings | None) -> Engine:
     while True:
         try:
             return OwnedEngine(root, settings or Settings())
-        except OwnedError:
+        except OwnedError as owned:
             from tidewheel.cluster.client import attach
 
             try:
-                return attach(root)
-            except OwnedError:  # it does not answer: just starting, or just gone
+                return attach(root, wait=PATIENCE)
+            except OwnedError as e:  # it does not answer: just starting, or just gone
                 if time.monotonic() > give_up:
-                    raise
+                    raise OwnedError(f"{owned}. This process could not attach to it: {e}") from e
                 time.sleep(0.05)
 
 

@@ -69,8 +69,8 @@ class Driver:
             return psutil.Process(self._process.pid).children(recursive=True)
         return []
 
-    def kill(self) -> None:
-        """kill -9 of Java, where Spark's driver is, and of the Python process that holds it. Workers are left to notice it."""
+    def kill(self) -> list[psutil.Process]:
+        """kill -9 of Java, where Spark's driver is, and of the Python process that holds it. Returns the workers: they have to notice."""
         workers, others = [], []
         for one in self._all():
             (workers if "pyspark.daemon" in _command(one) else others).append(one)
@@ -79,22 +79,27 @@ class Driver:
                 one.kill()
         self._process.kill()
         self._process.communicate()
-        _, alive = psutil.wait_procs(workers, 10)
-        assert not alive, f"workers of a driver that was killed are still there: {[_command(one) for one in alive]}"
+        return workers
 
     def end(self) -> None:
         """Stop the query, then everything."""
         children = self._all()
-        with suppress(OSError):
+        with suppress(OSError, subprocess.TimeoutExpired):
             self._process.communicate(timeout=60)
         self._process.kill()
-        _, alive = psutil.wait_procs(children, 10)
-        for one in alive:
-            with suppress(psutil.Error):
-                one.kill()
+        self._process.wait()
+        end_all(children)
 
     def _said(self) -> str:
         return self._log.read_text("utf-8", "replace")[-4000:]
+
+
+def end_all(processes: list[psutil.Process]) -> None:
+    """They should be ending; those that do not are killed."""
+    _, alive = psutil.wait_procs(processes, 10)
+    for one in alive:
+        with suppress(psutil.Error):
+            one.kill()
 
 
 class Campaign:
@@ -111,7 +116,8 @@ class Campaign:
         self._driver: Driver | None = None
         self._feed: Feed | None = None
         self._cut: dict[str, int] = {}
-        self._stopped = True
+        self._orphans: list[psutil.Process] = []
+        """Workers whose driver was killed."""
         self.failures: list[str] = []
         """Why the query failed, each time."""
         (folder / "mishaps").mkdir()
@@ -164,6 +170,7 @@ class Campaign:
             self._driver.end()
         if self._broker is not None:
             self._broker.stop(kill=True)
+        end_all(self._orphans)
         pid = owner_of(self.root)
         kill_owner(self.root)
         if pid is not None:
@@ -273,7 +280,7 @@ class Campaign:
 
     def kill_driver(self) -> str:
         time.sleep(self.rng.random())
-        self.driver.kill()
+        self._orphans += self.driver.kill()
         self._start_driver()
         self.start_query()
         return ""
@@ -293,7 +300,6 @@ class Campaign:
     def replay(self) -> str:
         """Let Spark forget that it committed the last batch, and have it cut differently when it comes again."""
         self.driver.ask("stop")
-        self._stopped = True
         commits, offsets = (_numbered(self.checkpoint / name) for name in ("commits", "offsets"))
         stream = json.loads((self.checkpoint / "metadata").read_text())["id"]
         reached = self.table(lambda table: table.last_batch(stream))

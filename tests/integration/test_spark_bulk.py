@@ -186,7 +186,9 @@ def test_warehouse_and_table_as_options(spark: SparkSession, tmp_path: Path) -> 
 def test_other_schema(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     with tw.open(tmp_path) as wh:
         wh.create_table("taxi", SCHEMA, time="ts", key="k")
-        with pytest.raises(PySparkException, match=r"does not fit table 'taxi'(.|\n)*≠ k: bigint +k: string(.|\n)*≠ v: double +\(missing\)"):
+        with pytest.raises(
+            PySparkException, match=r"does not fit table 'taxi'(.|\n)*≠ k: bigint +k: string(.|\n)*≠ v: double +\(missing\)"
+        ):
             save(frame(spark, 1).withColumn("k", f.col("k").cast("string")).drop("v"), tmp_path / "taxi")
         save(frame(spark, 2).select("name", "v", f.col("k").cast("int").alias("k"), "ts"), tmp_path / "taxi")
         assert keys(tmp_path) == [0, 1]

@@ -16,9 +16,9 @@ from tests.integration.spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import PySparkException  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
-from pyspark.sql.streaming.query import StreamingQuery  # noqa: E402
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.float64())])
 

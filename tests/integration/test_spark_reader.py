@@ -38,7 +38,8 @@ ROWS = 3000
 SCHEMA = pa.schema(
     [
         ("n", pa.int64()), ("ts", pa.timestamp("ms", "UTC")), ("k", pa.int32()), ("d", pa.float64()), ("s", pa.string()),
-        ("c", pa.dictionary(pa.int32(), pa.string())), ("u", pa.uint64()), ("b", pa.bool_()), ("day", pa.date32()), ("m", pa.decimal128(8, 2)),
+        ("c", pa.dictionary(pa.int32(), pa.string())), ("u", pa.uint64()), ("b", pa.bool_()), ("day", pa.date32()),
+        ("m", pa.decimal128(8, 2)),
     ]
 )  # fmt: skip
 
@@ -245,7 +246,9 @@ def test_every_type_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
 def test_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("ns"))])
     with tw.open(tmp_path) as wh:
-        wh.create_table("fine", schema, time="ts", key="k").insert(pa.table([[0, 1], pa.array([1_001, 2_000], pa.timestamp("ns"))], schema=schema))
+        wh.create_table("fine", schema, time="ts", key="k").insert(
+            pa.table([[0, 1], pa.array([1_001, 2_000], pa.timestamp("ns"))], schema=schema)
+        )
         with pytest.raises(PySparkException, match="finer than a microsecond"):
             load(spark, tmp_path, "fine").collect()
         cut = load(spark, tmp_path, "fine", nanoseconds="truncate")

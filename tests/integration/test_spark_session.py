@@ -25,8 +25,31 @@ SCHEMA = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = tws.session("local[2]")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with settings of the resolver for one repository, in which `com.example:thing:1.0` needs `com.example:part:2.0`."""
+    home = tmp_path_factory.mktemp("maven")
+    for name, version, needs in (("thing", "1.0", "part"), ("part", "2.0", "")):
+        folder = home / "repository" / "com" / "example" / name / version
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / f"{name}-{version}.jar", "w") as jar:
+            jar.writestr(f"{name}.txt", name)
+        dependency = f"<dependency><groupId>com.example</groupId><artifactId>{needs}</artifactId><version>2.0</version></dependency>"
+        (folder / f"{name}-{version}.pom").write_text(
+            f"<project><modelVersion>4.0.0</modelVersion><groupId>com.example</groupId><artifactId>{name}</artifactId>"
+            f"<version>{version}</version><dependencies>{dependency if needs else ''}</dependencies></project>"
+        )
+    (home / "ivysettings.xml").write_text(
+        '<ivysettings><settings defaultResolver="here"/><resolvers>'
+        f'<ibiblio name="here" m2compatible="true" root="{(home / "repository").as_uri()}"/></resolvers></ivysettings>'
+    )
+    return home
+
+
+@pytest.fixture(scope="module")
+def spark(repository: Path) -> Iterator[SparkSession]:
+    """One whose resolver never leaves this machine."""
+    offline = {"spark.jars.ivySettings": str(repository / "ivysettings.xml"), "spark.jars.ivy": str(repository / "ivy")}
+    session = tws.session("local[2]", **offline)
     yield session
     session.stop()
 
@@ -52,6 +75,15 @@ for wrong in ("SELECT 1/0", "SELECT raise_error('on a worker') FROM range(3)", "
 spark.stop()
 spark = tws.session("local[1]", **{"spark.sql.shuffle.partitions": 3})
 print("again", spark.range(10).count(), spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
+import os, signal
+from pyspark import SparkContext
+os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+SparkContext._gateway.proc.wait()
+try:
+    spark.range(10).count()
+except Exception as e:
+    print(type(e).__name__)
+print("risen", tws.session("local[1]").range(10).count())
 print(tws.log_file())
 """
 
@@ -63,9 +95,9 @@ def test_nothing_of_spark_reaches_the_terminal(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert done.stderr == "" and done.returncode == 0
     assert lines[:4] == ["rows 10", "ArithmeticException", "SparkRuntimeException", "AnalysisException"]
-    assert lines[4] == "again 10 local[1,4] 3"
-    log = Path(lines[5])
-    assert log.parent == tmp_path / "tidewheel" / "spark" and "on a worker" in log.read_text()
+    assert lines[4:7] == ["again 10 local[1,4] 3", "ConnectionRefusedError", "risen 10"]
+    logs = sorted((tmp_path / "tidewheel" / "spark").iterdir())
+    assert Path(lines[7]) in logs and "on a worker" in logs[0].read_text()
     assert list((tmp_path / "here").iterdir()) == []
 
 
@@ -142,49 +174,26 @@ class TestRegister:
 
 class TestJars:
     @pytest.fixture
-    def repository(self, tmp_path: Path) -> Path:
-        """Settings of the resolver with one repository, a folder, in which `com.example:thing:1.0` needs `com.example:part:2.0`."""
-        for name, version, needs in (("thing", "1.0", "part"), ("part", "2.0", "")):
-            folder = tmp_path / "repository" / "com" / "example" / name / version
-            folder.mkdir(parents=True)
-            with zipfile.ZipFile(folder / f"{name}-{version}.jar", "w") as jar:
-                jar.writestr(f"{name}.txt", name)
-            dependency = f"<dependency><groupId>com.example</groupId><artifactId>{needs}</artifactId><version>2.0</version></dependency>"
-            (folder / f"{name}-{version}.pom").write_text(
-                f"<project><modelVersion>4.0.0</modelVersion><groupId>com.example</groupId><artifactId>{name}</artifactId>"
-                f"<version>{version}</version><dependencies>{dependency if needs else ''}</dependencies></project>"
-            )
-        settings = tmp_path / "ivysettings.xml"
-        settings.write_text(
-            '<ivysettings><settings defaultResolver="here"/><resolvers>'
-            f'<ibiblio name="here" m2compatible="true" root="{(tmp_path / "repository").as_uri()}"/></resolvers></ivysettings>'
-        )
-        return settings
+    def theirs(self, spark: SparkSession) -> SparkSession:
+        return spark.newSession()
 
-    @pytest.fixture
-    def offline(self, spark: SparkSession, repository: Path, tmp_path: Path) -> Iterator[SparkSession]:
-        session = spark.newSession()
-        session.conf.set("spark.jars.ivySettings", str(repository))
-        session.conf.set("spark.jars.ivy", str(tmp_path / "ivy"))
-        yield session
-
-    def test_coordinates_become_files(self, offline: SparkSession, tmp_path: Path) -> None:
-        found = resolve(offline, ["com.example:thing:1.0"])
+    def test_coordinates_become_files(self, theirs: SparkSession) -> None:
+        found = resolve(theirs, ["com.example:thing:1.0"])
         assert [f.name for f in found] == ["com.example_thing-1.0.jar", "com.example_part-2.0.jar"]
-        assert all(f.is_file() and f.is_relative_to(tmp_path) for f in found)
-        assert [f.name for f in resolve(offline, ["com.example:thing:1.0"], transitive=False)] == ["com.example_thing-1.0.jar"]
+        assert all(f.is_file() for f in found)
+        assert [f.name for f in resolve(theirs, ["com.example:thing:1.0"], transitive=False)] == ["com.example_thing-1.0.jar"]
 
-    def test_a_setting_names_other_jars(self, offline: SparkSession) -> None:
-        offline.conf.set(SETTING + "avro", "com.example:thing:1.0")
+    def test_a_setting_names_other_jars(self, theirs: SparkSession) -> None:
+        theirs.conf.set(SETTING + "avro", "com.example:thing:1.0")
         with pytest.raises(
             SparkError, match=r"com.example:thing:1.0 have no avro connector for Spark .*: check the setting spark.tidewheel"
         ):
-            tws.connector(offline, "avro")
+            tws.connector(theirs, "avro")
 
-    def test_jars_that_cannot_be_had(self, offline: SparkSession) -> None:
-        offline.conf.set(SETTING + "avro", "com.example:nothing:1.0")
+    def test_jars_that_cannot_be_had(self, theirs: SparkSession) -> None:
+        theirs.conf.set(SETTING + "avro", "com.example:nothing:1.0")
         with pytest.raises(SparkError, match=r"no avro connector for Spark: com.example:nothing:1.0 could not be resolved.*spark.jars"):
-            tws.connector(offline, "avro")
+            tws.connector(theirs, "avro")
 
     def test_unknown_connectors_are_refused(self, spark: SparkSession) -> None:
         with pytest.raises(InputError, match="there is no connector 'pulsar'; there are kafka, avro"):

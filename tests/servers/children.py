@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """For `preexec_fn`: the child gets SIGKILL when the thread that started it ends. Elsewhere than on Linux it is stopped by its test only."""
+    """For `preexec_fn`: the child gets SIGKILL when the thread that started it ends. Only on Linux; elsewhere its test stops it."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -67,7 +67,9 @@ class Broker:
         self._properties.write_text(PROPERTIES.format(port=self._port, control=control, folder=folder))
         cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         done = subprocess.run(
-            [*self._command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)], capture_output=True, text=True
+            [*self._command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -98,7 +98,7 @@ def test_errors_are_one_line_without_traceback(
     def fail(options: object) -> int:
         raise error
 
-    monkeypatch.setattr(cli, "_demo", fail)
+    monkeypatch.setitem(cli._COMMANDS, "demo", fail)
     assert cli.main(["demo"]) == 1
     captured = capsys.readouterr()
     assert captured.err == "tidewheel: the disk is full\n" and captured.out == ""
@@ -109,7 +109,7 @@ def test_debug_shows_the_traceback(argv: list[str], monkeypatch: pytest.MonkeyPa
     def fail(options: object) -> int:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(cli, "_demo", fail)
+    monkeypatch.setitem(cli._COMMANDS, "demo", fail)
     with pytest.raises(StorageError):
         cli.main(argv)
 
@@ -118,7 +118,7 @@ def test_ctrl_c_is_not_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def interrupt(options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_demo", interrupt)
+    monkeypatch.setitem(cli._COMMANDS, "demo", interrupt)
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().err == "tidewheel: interrupted\n"
 

@@ -122,7 +122,8 @@ def test_the_summary_tells_what_was_seen() -> None:
     state = moment(4, 997).state
     text = "\n".join(sentences(Request(), seen(), WHOLE, 4, state, state))
     for words in ("40,000 simulated taxis sent 1,000 reports in 4 s", "Spark read them", "4 batches", "0.21 s for half of the rows",
-                  "15 times", "within 2.0 ms, 99 of 100 within 3.0 ms", "in 2 chunks", "7 reports came minutes late", "3 × speed: 'fast'"):  # fmt: skip
+                  "15 times", "within 2.0 ms, 99 of 100 within 3.0 ms", "in 2 chunks", "7 reports came minutes late",
+                  "3 × speed: 'fast'"):  # fmt: skip
         assert words in text
     assert "Spark" not in "".join(sentences(Request(spark=False), seen(), WHOLE, 4, state, state))
 

@@ -20,7 +20,7 @@ from tidewheel.model.schema import TableSpec, make_spec
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.datasource import (  # noqa: E402
+from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -37,14 +37,20 @@ from pyspark.sql.datasource import (  # noqa: E402
     StringStartsWith,
 )
 
-from tidewheel.spark.filters import MOST_VALUES, Ask, ask  # noqa: E402
+from tidewheel.spark.filters import MOST_VALUES, Ask, ask
 
 UTC = dt.UTC
 T0 = dt.datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def spec(key: Any = "k", key_type: pa.DataType | None = None, time: pa.DataType | None = None) -> TableSpec:
-    types = [("ts", time or pa.timestamp("us", "UTC")), ("k", key_type or pa.int64()), ("x", pa.float64()), ("y", pa.float64()), ("v", pa.int32())]
+    types = [
+        ("ts", time or pa.timestamp("us", "UTC")),
+        ("k", key_type or pa.int64()),
+        ("x", pa.float64()),
+        ("y", pa.float64()),
+        ("v", pa.int32()),
+    ]
     return make_spec("t", pa.schema(types), time="ts", key=key, partition="1 day")
 
 
@@ -143,7 +149,9 @@ def test_left_to_spark() -> None:
     assert ask(spec(), [nested]) == (Ask(), [nested])
     odd = EqualTo(("v",), 1 << 200)
     assert ask(spec(), [odd]) == (Ask(), [odd])
-    twins = make_spec("t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int8()), ("V", pa.int8())]), time="ts", key="k")
+    twins = make_spec(
+        "t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int8()), ("V", pa.int8())]), time="ts", key="k"
+    )
     same = EqualTo(("v",), 1)
     assert ask(twins, [same]) == (Ask(), [same])
 

@@ -185,7 +185,9 @@ def test_both_schemas_side_by_side() -> None:
     ],
 )
 def test_what_fits(given: str, to: pa.DataType, fits: bool) -> None:
-    schema = st.StructType([st.StructField("ts", st.TimestampType()), st.StructField("k", st.LongType()), st.StructField("c", spark_type(given))])
+    schema = st.StructType(
+        [st.StructField("ts", st.TimestampType()), st.StructField("k", st.LongType()), st.StructField("c", spark_type(given))]
+    )
     spec = table(("c", to))
     if fits:
         check_written(spec, schema)

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tidewheel import errors
 from tidewheel.cluster import requests, wire
 from tidewheel.errors import BadRowsError, CorruptionError, NotFoundError, OwnerLostError, TidewheelError
@@ -28,6 +29,7 @@ from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
 from tidewheel.model.recovery import Recovery, TableRecovery
 from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, make_spec
+from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 from tidewheel.testing.strategies import Stream, table_cases
 from tidewheel.testing.strategies import random as randoms
@@ -97,6 +99,7 @@ queries = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=examples(40))
 @given(queries)
 def test_queries(query: Query) -> None:
     again = there_and_back(query)
@@ -106,13 +109,14 @@ def test_queries(query: Query) -> None:
 # ---- classes: random ones of each, made from their types ---------------------------------------------------
 
 CLASSES = [
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Recovery, SliceId, Staged, Stats, Subquery,
+    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Recovery, Sketch, SliceId, Staged, Stats, Subquery,
     TableMetrics, TableRecovery, TableState, Written, Problem,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_classes(kind: type[Any]) -> None:
+    @settings(max_examples=examples(15))
     @given(st.builds(kind, **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items()}))
     def check(value: Any) -> None:
         again = there_and_back(value)
@@ -125,12 +129,13 @@ def test_classes(kind: type[Any]) -> None:
 
 def test_every_request_is_known() -> None:
     known = {kind.__name__ for kind in vars(requests).values() if inspect.isclass(kind) and is_dataclass(kind)}
-    assert known - {"Query", "Plan", "Stats", "TableSpec", "SliceId", "Written", "Settings", "Recovery"} <= set(wire._READERS)
+    assert known - {"Query", "Plan", "Sketch", "Stats", "TableSpec", "SliceId", "Written", "Settings", "Recovery"} <= set(wire._READERS)
     request = requests.CommitBatch(3, "s", "r", 7, (SliceId("s", "r", 7, 0, 1), SliceId("s", "r", 7, 1, 4)))
     assert there_and_back(request) == request
     assert there_and_back(Settings(chunk_bytes=4096, query_rows=None)) == Settings(chunk_bytes=4096, query_rows=None)
 
 
+@settings(max_examples=examples(40))
 @given(table_cases())
 def test_specs(case: Any) -> None:
     spec = make_spec("t", case.schema, time=case.time, key=case.key, partition=case.partition)
@@ -240,6 +245,7 @@ def shown(batches: list[pa.RecordBatch]) -> list[str]:
     return [column.to_string(window=100) for batch in batches for column in batch.columns]
 
 
+@settings(max_examples=examples(40))
 @given(table_cases(), st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 3))
 def test_rows(case: Any, seed: int, rows: int, spare: int) -> None:
     source = Stream(case, randoms.Random(seed))
@@ -266,10 +272,3 @@ def test_rows_lie_where_numbers_may_lie() -> None:
 def test_a_message_without_rows() -> None:
     assert wire.unpack(pa.py_buffer(wire.pack([1, "é"])))[0] == [1, "é"]
     assert len(wire.unpack(pa.py_buffer(wire.pack(None)))[1]) == 0
-
-
-def test_plans_are_read_when_somebody_asks() -> None:
-    ends = (-(1 << 63), (1 << 63) - 1)
-    found = (Subquery("chunk", "0a-1", (1, 2), (3, 4), 5, 6), Subquery("live tree", "run of generation 7", ends, (-4, 3), 0, 0))
-    for plan in (Plan("taxi", 3, (ends, (1, 2)), ends, found), Plan("taxi", 0, (), (0, 0))):
-        assert wire.unpack_plan(wire.pack_plan(plan)) == plan

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.connection import Connection
-from tidewheel.cluster.wire import unpack_plan, unstream
+from tidewheel.cluster.wire import unstream
 from tidewheel.errors import CancelledError, TidewheelError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
+from tidewheel.model.sketch import Sketch
 from tidewheel.read.limits import Cancellable
 from tidewheel.read.result import Result
 
@@ -42,7 +43,9 @@ class AttachedResult(Result):
     @property
     def plan(self) -> Plan:
         self._check()
-        plan = unpack_plan(self._answer.plan) if self._answer.plan else self._connection.ask(ask.GetPlan(self._answer.result))
+        plan = self._answer.plan or self._connection.ask(ask.GetPlan(self._answer.result))
+        if isinstance(plan, Sketch):
+            return plan.plan(self.stats)
         return replace(plan, stats=self.stats)
 
     @property

@@ -21,9 +21,10 @@ import pyarrow as pa
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.protocol import Engine, TableEngine
-from tidewheel.cluster.wire import pack_plan, stream, unstream
+from tidewheel.cluster.wire import stream, unstream
 from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
 from tidewheel.model.report import Progress
+from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
 from tidewheel.write.arrow_input import Columns
 
@@ -182,7 +183,8 @@ class Handlers:
             with suppress(TidewheelError), (life := Life(result)).until(lambda: time.monotonic() > end):
                 batches = list(result._batches(True, life))
                 if sum(batch.nbytes for batch in batches) <= _FEW_BYTES:
-                    answer = ask.Answer(0, generation, planned, result.warning, len(result), cheap, pack_plan(result.plan), result.stats)
+                    plan = result.sketch() if isinstance(result, LocalResult) else result.plan
+                    answer = ask.Answer(0, generation, planned, result.warning, len(result), cheap, plan, result.stats)
                     return answer, stream(result.schema, batches)
         answer = ask.Answer(self.sessions.hold(session, result), generation, planned, result.warning, result.known_rows(), cheap)
         return answer, stream(result.schema)

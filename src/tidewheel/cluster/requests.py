@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.model.delivery import SliceId, Written
-from tidewheel.model.query import Query, Stats
+from tidewheel.model.query import Plan, Query, Stats
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
+from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 
 PROTOCOL = 1
@@ -246,8 +247,8 @@ class Answer:
     """How many it has, if that is known."""
     cheap: bool = True
     """Counting it is no more work than a look at its plan."""
-    plan: str = ""
-    """If its rows are here, as `pack_plan` says it."""
+    plan: Plan | Sketch | None = None
+    """If its rows are here."""
     read: Stats | None = None
     """After it was read, if its rows are here."""
 

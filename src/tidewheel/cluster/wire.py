@@ -30,6 +30,7 @@ from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
 from tidewheel.model.recovery import Recovery, TableRecovery
 from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, spec_from_layout
+from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 
 Json = Any
@@ -91,19 +92,6 @@ def unstream(rows: pa.Buffer) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         rows = pa.py_buffer(rows.to_pybytes())
     reader = pa.ipc.open_stream(rows)
     return reader.schema, list(reader)
-
-
-def pack_plan(plan: Plan) -> str:
-    """A plan without its stats, as a text that is read only if somebody asks for it: it has a subquery for every region."""
-    subqueries = [(s.place, s.name, *s.key, *s.time, s.rows, s.segments) for s in plan.subqueries]
-    return json.dumps((plan.table, plan.generation, plan.key_intervals, plan.time, subqueries), separators=(",", ":"))
-
-
-def unpack_plan(text: str) -> Plan:
-    """The inverse of `pack_plan`."""
-    table, generation, intervals, (since, until), found = json.loads(text)
-    subqueries = tuple(Subquery(place, name, (k0, k1), (t0, t1), rows, segments) for place, name, k0, k1, t0, t1, rows, segments in found)
-    return Plan(table, generation, tuple((lo, hi) for lo, hi in intervals), (since, until), subqueries)
 
 
 WRAPPED = pa.schema([("$rows", pa.large_binary())])
@@ -293,8 +281,8 @@ def _decode_error(value: Json) -> TidewheelError:
 # ---- classes ------------------------------------------------------------------------------------------------
 
 _CLASSES: tuple[type[Any], ...] = (
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, Settings, SliceId, Staged, Stats,
-    Subquery, TableMetrics, TableRecovery, TableState, Written,
+    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, Settings, Sketch, SliceId, Staged,
+    Stats, Subquery, TableMetrics, TableRecovery, TableState, Written,
     *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
 )  # fmt: skip
 

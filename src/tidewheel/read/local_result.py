@@ -6,12 +6,11 @@ import time
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tidewheel.errors import CancelledError
 from tidewheel.index.version import Version
-from tidewheel.model.pieces import KMAX, KMIN, SOURCE, T0, T1, TMAX, TMIN
-from tidewheel.model.query import Plan, Query, Stats, Subquery
+from tidewheel.model.pieces import INDEX, SOURCE
+from tidewheel.model.query import Plan, Query, Stats
+from tidewheel.model.sketch import COLUMNS, Sketch
 from tidewheel.read.coordinator import Coordinator, Scan
 from tidewheel.read.limits import Watch
 from tidewheel.read.piped_result import PipedResult
@@ -45,21 +44,23 @@ class LocalResult(PipedResult):
 
     @property
     def plan(self) -> Plan:
+        return self.sketch().plan(self.stats)
+
+    def sketch(self) -> Sketch:
+        """What the plan is made of."""
         scan = self._alive()
-        found = scan.found
-        sealed = len(found.version.sealed)
-        at, count = found.segments[:, 0], len(found.pieces)
-        rows = np.bincount(at, found.segments[:, 2], count).astype(np.int64).tolist()
-        segments = np.bincount(at, minlength=count).tolist()
-        pieces: Any = found.pieces[:, [SOURCE, KMIN, KMAX, TMIN, TMAX, T0, T1]].tolist()
-        subqueries = []
-        for piece, (source, kmin, kmax, tmin, tmax, t0, t1) in enumerate(pieces):
-            place = "chunk" if source == 0 else "sealed tree" if source <= sealed else "live tree"
-            holder: Any = found.holder(piece)
-            name = holder.record.id if source == 0 else f"run of generation {holder.generation_lo}"
-            subqueries.append(Subquery(place, name, (kmin, kmax), (max(tmin, t0), min(tmax, t1)), rows[piece], segments[piece]))
+        found, version = scan.found, scan.found.version
+        chunks: Any = version.chunks.holders
+        trees: Any = version.trees
+        names = "\n".join(
+            [
+                chunks[index].record.id if source == 0 else f"run of generation {trees[source - 1].holders[index].generation_lo}"
+                for source, index in found.pieces[:, (SOURCE, INDEX)].tolist()
+            ]
+        )
         intervals = tuple(zip(scan.intervals[0].lo.tolist(), scan.intervals[0].hi.tolist(), strict=True))
-        return Plan(self._spec().name, found.version.generation, intervals, scan.time, tuple(subqueries), self.stats)
+        pieces, segments = found.pieces[:, COLUMNS].tobytes(), found.segments[:, (0, 2)].tobytes()
+        return Sketch(self._spec().name, version.generation, intervals, scan.time, len(version.sealed), names, pieces, segments)
 
     @property
     def generation(self) -> int:

@@ -19,8 +19,10 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 
 from tidewheel.errors import SparkError
 from tidewheel.spark import archive, java
@@ -47,7 +49,14 @@ def submitted() -> bool:
 
 
 def launched() -> bool:
-    return SparkContext._gateway is not None
+    """There is a Java process. One that died, killed for want of memory perhaps, is forgotten with all that ran in it."""
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        return False
+    return gateway is not None
 
 
 def launch(settings: Mapping[str, str], local: bool, options: list[str] | None = None) -> Any:
@@ -62,7 +71,7 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     for name, value in settings.items():
         if not _SECRET.search(name):  # they would be on a command line that everybody can read; the context gets them
             conf.set(name, value)
-    environment = {"JAVA_HOME": str(chosen.home)} | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
+    environment = {"JAVA_HOME": str(chosen.home), "SPARK_HOME": _find_spark_home()} | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
     with log.open("ab") as out, _environment(environment):
         try:
             gateway = launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
@@ -143,9 +152,9 @@ def _alive(pid: int) -> bool:
 
 
 def _last_words(log: Path) -> str:
-    """The line that most likely says what went wrong."""
+    """The lines that most likely say what went wrong."""
     with suppress(OSError):
         lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()[-200:] if line.strip()]
         telling = [line for line in lines if re.search(r"(?i)\b(error|exception|unrecognized|invalid|could not|cannot)\b", line)]
-        return (telling or lines or [""])[0][:300].rstrip(".")
+        return "; ".join(telling[:2] or lines[-1:])[:300].rstrip(".")
     return ""

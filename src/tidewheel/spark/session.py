@@ -32,8 +32,7 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     """
     wanted = given(conf)
     with _lock:
-        running = SparkContext._active_spark_context
-        if running is not None:
+        if launched() and SparkContext._active_spark_context is not None:
             return register(_changed(SparkSession.builder.getOrCreate(), master, wanted))
         return register(start(master, wanted))
 

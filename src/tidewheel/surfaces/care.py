@@ -24,8 +24,12 @@ from tidewheel.model.report import CheckReport, Progress
 def check(root: Path, repair: bool, format_: str) -> int:
     """0: all is well, 1: there are problems."""
     root = root.expanduser().resolve()
-    with _owned("check it there: wh.check()"), closed(root) as house, _bar("checking") as progress:
-        report = check_house(house, repair, progress)
+    try:
+        with closed(root) as house, _bar("checking") as progress:
+            report = check_house(house, repair, progress)
+    except OwnedError:  # whoever has it open does it for us, and goes on meanwhile
+        with tw.open(root) as wh, _bar("checking") as progress:
+            report = wh.check(repair=repair, progress=progress)
     if format_ == "json":
         print(json.dumps(report.to_dict(), indent=2))
     else:
@@ -37,8 +41,8 @@ def backup(root: Path, folder: Path, verify: str) -> int:
     root = root.expanduser().resolve()
     if not (root / names.CATALOG).is_file():
         raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
-    with _owned(f"back it up there: wh.backup({str(folder)!r})"), tw.open(root) as wh, _bar("backing up") as progress:
-        print(wh.backup(folder, verify=verify, progress=progress))
+    with tw.open(root) as wh, _bar("backing up") as progress:
+        print(wh.backup(folder.expanduser().resolve(), verify=verify, progress=progress))
     return 0
 
 
@@ -59,15 +63,6 @@ def _show(report: CheckReport, console: Console) -> None:
         grid.add_row(f"{verdict}\n{p.kind}", escape(p.where), escape(p.what), escape(p.todo))
     console.print(report.summary, markup=False, soft_wrap=True)
     console.print(grid)
-
-
-@contextmanager
-def _owned(instead: str) -> Iterator[None]:
-    """Whoever has the warehouse open can do it as well, and without closing it."""
-    try:
-        yield
-    except OwnedError as e:
-        raise OwnedError(f"{e}; or {instead}") from e
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def _add_care(commands: argparse._SubParsersAction[argparse.ArgumentParser], sha
         "check",
         parents=[shared, which],
         help="read all of a warehouse and say what is damaged",
-        description="Read all of a warehouse that nobody has open, and say what is damaged and what to do. Nothing is changed. "
+        description="Read all of a warehouse, and say what is damaged and what to do. Nothing is changed. "
         "Exit code 0: all is well; 1: there are problems.",
     )
     check.add_argument("--repair", action="store_true", help="move files that no table knows into quarantine/; nothing is deleted")

@@ -197,16 +197,17 @@ class Flusher:
         publisher, records, job, mask = written.publisher, written.records, written.job, written.mask
         servers = publisher.placing.new_servers
         delivered = job.deliveries if job else []
+        generation = publisher.version.generation
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._files.appear([r.file for r in records])
         self._catalog.commit(
             Commit(
-                table_id=publisher.table.id, epoch=self._epoch, generation=publisher.version.generation, add=tuple(records),
+                table_id=publisher.table.id, epoch=self._epoch, generation=generation, add=tuple(records),
                 masks=(mask,) if mask else (), packages=tuple(d for d in delivered if isinstance(d, PackageRecord)),
                 batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
             )
         )  # fmt: skip
-        publisher.committed(job, chunks, mask, servers)
+        publisher.committed(generation, job, chunks, mask, servers)
         publisher.trim_log()
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
@@ -214,7 +215,9 @@ class Flusher:
     def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
         """Record a package that brought no rows."""
         with self._committing:
-            self._catalog.commit(Commit(publisher.table.id, self._epoch, publisher.version.generation, packages=(package,)))
+            generation = publisher.version.generation
+            self._catalog.commit(Commit(publisher.table.id, self._epoch, generation, packages=(package,)))
+        publisher.recorded(generation)
 
     @contextmanager
     def still(self) -> Iterator[None]:

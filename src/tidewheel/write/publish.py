@@ -74,6 +74,8 @@ class Publisher:
         self.dropped = False
         self._reserved: int | None = None
         """A generation whose rows are on their way."""
+        self._known = table.generation
+        """Log or catalog know this generation: no later owner gives it out again."""
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
         self._wake = wake
 
@@ -121,6 +123,7 @@ class Publisher:
             now = self.clock.monotonic()
             generation = self.version.generation + 1
             logged = self.log.append(generation, entries) if entries else 0
+            self._known = generation if self.log.on else self._known
             records = tuple(replace(one, generation=generation) for one in deliveries)
             touched: dict[int, Tree] = {}
             to_the_end(self._show, placed[::-1], touched, records, generation, now)
@@ -267,10 +270,16 @@ class Publisher:
             self.flushed.notify_all()
 
     def committed(
-        self, job: FlushJob | None, chunks: list[ChunkLike], mask: MaskRecord | None = None, servers: tuple[ServerRecord, ...] = ()
+        self,
+        generation: int,
+        job: FlushJob | None,
+        chunks: list[ChunkLike],
+        mask: MaskRecord | None = None,
+        servers: tuple[ServerRecord, ...] = (),
     ) -> None:
         """The catalog has these chunks: show them, and let go of the trees they came from, in one swap."""
         with self.lock:
+            self._known = max(self._known, generation)
             gone = {id(v) for v in job.views} if job else set()
             self._swap(
                 chunks=self.version.chunks.plus(chunks),
@@ -288,6 +297,7 @@ class Publisher:
         """Show the rows that recovery brought back, as trees that wait for their flush."""
         with self.lock:
             self.jobs += jobs
+            self._known = generation
             self._swap(generation=generation, sealed=self.version.sealed + tuple(view for job in jobs for view in job.views))
 
     def trim_log(self) -> None:
@@ -335,6 +345,12 @@ class Publisher:
             self._swap(generation=self.version.generation + 1)
             return self.version.generation
 
+    def recorded(self, generation: int) -> None:
+        """The catalog knows of this generation."""
+        with self.lock:
+            self._known = max(self._known, generation)
+            self._swap()
+
     def redivide(self) -> None:
         """Look at the skew of live trees that have grown enough, and give them a better template where that pays."""
         for server in self.servers:
@@ -375,5 +391,5 @@ class Publisher:
             tuple(tree.view() for server in self.servers for tree in server.trees()),
             old.masks if masks is None else masks,
             self.coders.all,
-            None if self._reserved is None else self._reserved - 1,
+            min(self._known, self._known if self._reserved is None else self._reserved - 1),
         )

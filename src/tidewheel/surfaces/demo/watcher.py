@@ -44,13 +44,7 @@ def watch(taxi: Table, rng: np.random.Generator, parent: Parent) -> None:
     ms: list[float] = []
     rows, told = 0, time.monotonic()
     lags: Counter[int] = Counter()
-    import faulthandler
-    out = open("/tmp/f_stall.txt", "w")
-    n = 0
     while not parent.end.wait(_PAUSE):
-        n += 1
-        out.write(f"{n} {time.time() % 1000:.2f}\n"); out.flush()
-        faulthandler.dump_traceback_later(0.7, file=out)
         question = ask(rng, time.time_ns() // 1000)
         asked = time.perf_counter()
         answer = taxi.query(**question).to_arrow()
@@ -79,7 +73,7 @@ def newer(taxi: Table, seen: int) -> tuple[int, Counter[int]]:
     now = time.time_ns() // 1000
     if not found.num_rows:
         return seen, Counter()
-    times = found.column("ts").cast("int64").to_numpy()
+    times = np.from_dlpack(found.column("ts").combine_chunks().cast("int64"))  # its to_numpy would import pandas first
     steps, counts = np.unique(np.maximum(now - times, 0) // int(LAG_STEP * 1e6), return_counts=True)
     return int(times.max()), Counter(dict(zip(steps.tolist(), counts.tolist(), strict=True)))
 
