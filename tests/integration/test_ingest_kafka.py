@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +194,12 @@ def test_a_table_is_made_from_the_first_messages_or_it_is_said_why_not(spark: Sp
         with pytest.raises(InputError, match="is that of a stream from kafka"):
             name = os.listdir(tmp_path / "streams")[0]
             tws.ingest(spark, f"kafka://{broker.address}/rides", tmp_path / "odd", name=name)
+
+
+def test_the_example(broker: Broker, tmp_path: Path) -> None:
+    broker.create("example", 1)
+    broker.send("example", [b'{"plate": %d, "ts": "2026-01-05T08:00:0%dZ", "speed": 50}' % (i, i) for i in range(5)] + [b"{"])
+    example = Path(__file__).parents[2] / "examples" / "kafka_stream.py"
+    done = subprocess.run([sys.executable, str(example), broker.address, "example", "5"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("5 rows, 1 rejected, newest: [{'plate': 4, 'speed': 50")

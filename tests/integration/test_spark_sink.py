@@ -146,7 +146,7 @@ def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder
         for batch in batches:
             yield batch
             for n in range(3):
-                if batch.num_rows and batch.column(0)[0].as_py() >= (n + 1) * 1000 and os.path.exists(f"{left}{n}"):
+                if batch.num_rows and batch.column(0)[0].as_py() >= (n + 1) * 700 and os.path.exists(f"{left}{n}"):
                     os.unlink(f"{left}{n}")
                     with open(f"{root}/owner.lock") as lock:
                         os.kill(int(json.load(lock)["pid"]), signal.SIGKILL)

@@ -186,14 +186,14 @@ class AttachedEngine:
         self._ask(ask.DropTable(name))
 
     def check(self, repair: bool, progress: Progress | None) -> CheckReport:
-        return self._long(ask.Check(repair, progress is not None), progress)  # type: ignore[no-any-return]
+        return self._long(ask.Check(repair), progress)  # type: ignore[no-any-return]
 
     def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
         try:
             place = str(Path(folder).expanduser().resolve())
         except (TypeError, ValueError, RuntimeError, OSError) as e:
             raise InputError(f"{folder!r} cannot be the folder of a backup: {e}") from None
-        return self._long(ask.Backup(place, verify, progress is not None), progress)  # type: ignore[no-any-return]
+        return self._long(ask.Backup(place, verify), progress)  # type: ignore[no-any-return]
 
     def _long(self, request: Any, progress: Progress | None) -> Any:
         if progress is None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.connection import Connection
-from tidewheel.cluster.wire import unstream
+from tidewheel.cluster.wire import decode, one_batch, unstream
 from tidewheel.errors import CancelledError, TidewheelError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
@@ -33,9 +33,13 @@ class AttachedResult(Result):
         self._connection = connection
         self._table = spec
         self._answer = answer
-        self.schema, batches = unstream(rows)
+        if answer.bare:
+            self.schema, batches = spec.schema, [one_batch(rows, spec.schema)]
+        else:
+            self.schema, batches = unstream(rows)
         self._here: list[pa.RecordBatch] | None = None if answer.result else batches
         self._rows: int | None = None
+        self._plan: Plan | Sketch | None = None
         self.stats = answer.stats
         self.warning = answer.warning
         self._let_go: Callable[[], Any] | None = connection.holds(self, answer.result) if answer.result else None
@@ -43,10 +47,10 @@ class AttachedResult(Result):
     @property
     def plan(self) -> Plan:
         self._check()
-        plan = self._answer.plan or self._connection.ask(ask.GetPlan(self._answer.result))
-        if isinstance(plan, Sketch):
-            return plan.plan(self.stats)
-        return replace(plan, stats=self.stats)
+        if self._plan is None:
+            said = self._answer.plan
+            self._plan = self._connection.ask(ask.GetPlan(self._answer.result)) if said is None else decode(said)
+        return self._plan.plan(self.stats) if isinstance(self._plan, Sketch) else replace(self._plan, stats=self.stats)
 
     @property
     def generation(self) -> int:
@@ -72,7 +76,8 @@ class AttachedResult(Result):
         if self._here is not None:
             yield from self._here
             assert self._answer.read is not None
-            self._was_read(self._answer.read)
+            self.stats.rows_returned, self.stats.bytes, self.stats.milliseconds = self._answer.read
+            self._rows = self.stats.rows_returned
             return
         window = 0 if whole else WINDOW
         reading = next(_readings)

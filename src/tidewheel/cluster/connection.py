@@ -24,7 +24,8 @@ from pyarrow import flight
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
-from tidewheel.cluster.requests import PROTOCOL, Answer, Attach, Complete, Progressed, Release, ResultRequest, Stay, Welcome
+from tidewheel.cluster.lines import Lines
+from tidewheel.cluster.requests import PROGRESS, PROTOCOL, Answer, Attach, Complete, Progressed, Release, ResultRequest, Stay, Welcome
 from tidewheel.cluster.wire import pack, unpack, unwrapped
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
@@ -59,6 +60,7 @@ class Connection:
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._client = flight.FlightClient(door.location, tls_root_certs=root_certificates, generic_options=options)
         sockets.track(self._client, _name(door.location))
+        self._lines = Lines(self._client, self._start)
         try:
             self._presence = self._aside.run(partial(self._attach, version, timeout))
         except BaseException:
@@ -66,6 +68,7 @@ class Connection:
             self._aside.close()
             sockets.forget(self._client)
             raise
+        sockets.keep_in_child(self._presence)
         self._watch = threading.Thread(target=_watch, args=(self._presence, weakref.ref(self)), name="tidewheel-attached", daemon=True)
         self._watch.start()
         self._aside.start()
@@ -88,17 +91,16 @@ class Connection:
     def call(self, request: Any, rows: pa.Buffer | None = None) -> tuple[Any, pa.Buffer]:
         """A request in one piece; its answer and the rows that come with it."""
         self._check(request)
-        action = flight.Action("", self._start + pack(request, rows))
+        message = self._start + pack(request, rows)
         with self._guard(request):
-            answers = self._aside.run(lambda: [one.body for one in self._client.do_action(action)], self._unwanted)
-        value, payload = unpack(answers[-1])
+            value, payload = unpack(self._aside.run(partial(self._lines.ask, message), self._unwanted))
         if isinstance(value, Exception):
             raise self._refused(value)
         return value, payload
 
-    def _unwanted(self, answers: list[pa.Buffer]) -> None:
+    def _unwanted(self, answer: pa.Buffer) -> None:
         """Whoever asked was interrupted: of a result that the owner holds now, nobody will know."""
-        value = unpack(answers[-1])[0]
+        value = unpack(answer)[0]
         if isinstance(value, Answer) and value.result:
             self._let_go(value.result)
 
@@ -109,7 +111,7 @@ class Connection:
     def follow(self, request: Any, progress: Callable[[int, int], None]) -> Any:
         """A request whose answer takes long; `progress` is told how far it is, in the thread of the caller."""
         self._check(request)
-        action = flight.Action("", self._start + pack(request))
+        action = flight.Action(PROGRESS, self._start + pack(request))
         with self._guard(request):
             answers = self._client.do_action(action)
             while True:
@@ -236,6 +238,7 @@ class Connection:
         if not self.lost:
             self._why = why
             self.lost = True
+            self._lines.close()  # the owner may be waiting for us to hang up
 
     def retire(self) -> None:
         """Close it as soon as nobody holds a result that is still with the owner."""
@@ -258,6 +261,7 @@ class Connection:
             return
         with suppress(*_BROKEN):
             self._presence.cancel()
+        self._lines.close()
         self._aside.close()
         if self._watch is not threading.current_thread():
             self._watch.join(1.0)

@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow as pa
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.protocol import Engine, TableEngine
-from tidewheel.cluster.wire import stream, unstream
+from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
 from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
 from tidewheel.model.report import Progress
 from tidewheel.read.local_result import LocalResult
@@ -49,6 +48,7 @@ class Handlers:
         self.epoch = epoch
         self.sessions = Sessions()
         self._tables: dict[int, tuple[str, weakref.ref[TableEngine]]] = {}
+        self._plain: dict[int, bool] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -115,7 +115,8 @@ class Handlers:
         table = self._table(request.table)
         match request:
             case ask.Ask(_, query):
-                return self.ship(session, table.query(query))
+                result = table.query(query)
+                return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(request.table, result.schema))
             case ask.Rejects():
                 return self.ship(session, table.rejects())
             case ask.Fresh(_, pin, query):
@@ -172,22 +173,38 @@ class Handlers:
             raise ClosedError(f"table {name!r} was dropped")
         return table
 
+    def _is_plain(self, number: int, schema: pa.Schema) -> bool:
+        """Whether a batch of a table can be sent without its schema: dictionaries come with that."""
+        known = self._plain.get(number)
+        if known is None:
+            known = self._plain[number] = not any(has_dictionary(field.type) for field in schema)
+        return known
+
     # ---- results ----------------------------------------------------------------------------------------
 
-    def ship(self, session: str, result: Result) -> Answer:
+    def ship(self, session: str, result: Result, bare: bool = False) -> Answer:
         """A result on its way to whoever asked: with its rows if they are few, else with the number to read it by."""
-        planned, generation, cheap = replace(result.stats), result.generation, result._counts_cheaply()
-        if result.is_small(FEW_ROWS):
-            # what goes wrong here goes wrong again when it is read, and then it is the reader's; so is what takes long
-            end = time.monotonic() + _SOON
-            with suppress(TidewheelError), (life := Life(result)).until(lambda: time.monotonic() > end):
-                batches = list(result._batches(True, life))
-                if sum(batch.nbytes for batch in batches) <= _FEW_BYTES:
-                    plan = result.sketch() if isinstance(result, LocalResult) else result.plan
-                    answer = ask.Answer(0, generation, planned, result.warning, len(result), cheap, plan, result.stats)
-                    return answer, stream(result.schema, batches)
-        answer = ask.Answer(self.sessions.hold(session, result), generation, planned, result.warning, result.known_rows(), cheap)
-        return answer, stream(result.schema)
+        if result.is_small(FEW_ROWS) and (answer := self._with_rows(result, bare)) is not None:
+            return answer
+        held, cheap = self.sessions.hold(session, result), result._counts_cheaply()
+        return ask.Answer(held, result.generation, result.stats, result.warning, result.known_rows(), cheap), stream(result.schema)
+
+    def _with_rows(self, result: Result, bare: bool) -> Answer | None:
+        """What goes wrong here goes wrong again when it is read, and then it is the reader's; so is what takes long."""
+        stats = result.stats
+        planned, cheap = stats.milliseconds, result._counts_cheaply()
+        try:
+            batches = list(result._batches(True, _Soon(result)))
+            plan = encode(result.sketch() if isinstance(result, LocalResult) else result.plan)
+        except TidewheelError:
+            return None
+        if stats.bytes > _FEW_BYTES:
+            return None
+        read = stats.rows_returned, stats.bytes, stats.milliseconds
+        stats.rows_returned, stats.bytes, stats.milliseconds = 0, 0, planned
+        bare = bare and len(batches) == 1
+        answer = ask.Answer(0, result.generation, stats, result.warning, read[0], cheap, bare, plan, read)
+        return answer, batches[0].serialize() if bare else stream(result.schema, batches)
 
     def _of_result(self, request: ask.ResultRequest, held: HeldResult) -> Answer:
         result = held.result
@@ -245,6 +262,20 @@ class Handlers:
         else:
             held.readings[request.reading] = reading  # first: as soon as this is said, the next window may be asked for
             yield last, ask.More()
+
+
+class _Soon:
+    """Ends a reading that takes longer than nobody minds."""
+
+    __slots__ = ("_end", "_result")
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._end = time.monotonic() + _SOON
+
+    @property
+    def cancelled(self) -> bool:
+        return self._result.cancelled or time.monotonic() > self._end
 
 
 def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Any:

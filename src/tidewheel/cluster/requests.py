@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.model.delivery import SliceId, Written
-from tidewheel.model.query import Plan, Query, Stats
+from tidewheel.model.query import Query, Stats
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
-from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 
 PROTOCOL = 1
+
+PROGRESS = "progress"
+"""The type of an action whose caller wants to hear how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,12 @@ class DropTable:
 @dataclass(frozen=True, slots=True)
 class Check:
     repair: Any
-    progress: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
     folder: Any
     verify: Any
-    progress: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +247,12 @@ class Answer:
     """How many it has, if that is known."""
     cheap: bool = True
     """Counting it is no more work than a look at its plan."""
-    plan: Plan | Sketch | None = None
-    """If its rows are here."""
-    read: Stats | None = None
-    """After it was read, if its rows are here."""
+    bare: bool = False
+    """Its rows come as one batch with the table's own schema, which is then not sent."""
+    plan: Any = None
+    """If its rows are here: a Plan or a Sketch, encoded. Few ask for it, so it is decoded then."""
+    read: tuple[int, int, float] | None = None
+    """If its rows are here: how many they are, their bytes, and the milliseconds it took in all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import threading
@@ -26,6 +27,8 @@ PATIENCE = 5.0
 """Seconds that calls under way have to end when the owner closes; whoever does not read its rows must not hold it up."""
 
 _numbers = itertools.count(1)
+
+_listening: set[Listener] = set()
 
 
 class Listener:
@@ -88,6 +91,7 @@ class Listener:
         address.withdraw(self.root, self.token)
         if self._traffic is not None:
             self._traffic.close(PATIENCE)
+        _listening.discard(self)
         services, self._services = self._services, []
         for service, name in services:
             _shut_down(service, name)
@@ -141,9 +145,22 @@ class Listener:
         assert self._handlers is not None and self._traffic is not None
         service = Service(location, tls, self._handlers, self.token, self._traffic)
         at: str | int = name if name is not None else service.port
+        if not _listening:
+            atexit.unregister(_close_all)
+            atexit.register(_close_all)  # now: what Flight has registered for the end waits for every call, so this must come before
+        _listening.add(self)
         sockets.track(service, at)
         self._services.append((service, at))
         return service
+
+
+def _close_all() -> None:
+    """At the end of the process: nobody can be served by what is left of it."""
+    for listener in list(_listening):
+        listener.close()
+
+
+os.register_at_fork(after_in_child=_listening.clear)  # a forked child has nothing to close: its parent goes on listening
 
 
 def _shut_down(service: Any, name: str | int) -> None:

@@ -10,7 +10,6 @@ import hmac
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ _LOOK = 1.0
 
 
 class Traffic:
-    """Counts the calls under way, and lets in no more when it is closed."""
+    """Counts the calls under way, each of which is a `with`, and lets in no more when it is closed."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -37,18 +36,19 @@ class Traffic:
         self._last = time.monotonic()
         self.closing = threading.Event()
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
+    def __enter__(self) -> None:
+        """A call begins."""
         with self._changed:
             if self.closing.is_set():
                 raise OwnerLostError("the owner of the warehouse is closing it; nothing was done", untouched=True)
             self._under_way += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._under_way -= 1
-                self._last = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        """It has ended."""
+        with self._changed:
+            self._under_way -= 1
+            self._last = time.monotonic()
+            if not self._under_way:
                 self._changed.notify_all()
 
     def idle_seconds(self) -> float:
@@ -75,29 +75,43 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self._traffic = traffic
         super().__init__(location, tls_certificates=tls)
 
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        """A request that comes in one piece."""
-        try:
-            session, request, rows = self._open(action.body)
-            with self._traffic.call():
-                if isinstance(request, (ask.Check, ask.Backup)) and request.progress:
-                    return self._progressing(session, request)
-                value, payload = self._handlers.answer(session, request, rows)
-                return iter([flight.Result(pack(value, payload))])
-        except Exception as e:
-            return iter([flight.Result(pack(e))])
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """A line: requests that come in one piece, one after the other (cluster/lines.py)."""
+        while True:
+            try:
+                message = reader.read_chunk().app_metadata
+            except (StopIteration, pa.ArrowException, flight.FlightError):
+                return  # it was hung up, or cut
+            writer.write_metadata(self._answer(message))
+            del message
 
-    def _progressing(self, session: str, request: Any) -> Iterator[Any]:
-        nothing = pa.py_buffer(b"")
-        with self._traffic.call():
-            for value in Progressing(lambda progress: self._handlers.answer(session, request, nothing, progress)[0]):
-                yield flight.Result(pack(value))
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """A request that comes in one piece, and perhaps wants to hear how far it is."""
+        progress = action.type == ask.PROGRESS
+        return self._progressing(action.body) if progress else iter([flight.Result(self._answer(action.body))])
+
+    def _answer(self, message: pa.Buffer) -> bytes:
+        try:
+            session, request, rows = self._open(message)
+            with self._traffic:
+                return pack(*self._handlers.answer(session, request, rows))
+        except Exception as e:
+            return pack(e)
+
+    def _progressing(self, message: pa.Buffer) -> Iterator[Any]:
+        try:
+            session, request, rows = self._open(message)
+            with self._traffic:
+                for value in Progressing(lambda progress: self._handlers.answer(session, request, rows, progress)[0]):
+                    yield flight.Result(pack(value))
+        except Exception as e:
+            yield flight.Result(pack(e))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """A request whose rows come in a stream."""
         try:
             _, request, _ = self._open(pa.py_buffer(descriptor.command))
-            with self._traffic.call():
+            with self._traffic:
                 answer = self._handlers.take(request, reader.schema, _arriving(reader))
         except Exception as e:
             answer = e
@@ -119,7 +133,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def _window(self, schema: pa.Schema, window: Iterable[tuple[pa.RecordBatch | None, Any]]) -> Iterator[Any]:
         try:
-            with self._traffic.call():
+            with self._traffic:
                 for batch, behind in window:
                     if behind is None:
                         yield batch

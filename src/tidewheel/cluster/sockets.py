@@ -23,6 +23,8 @@ from typing import Any
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 """Flight servers and clients of this process."""
+_streams: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Their open streams."""
 _names: set[str | int] = set()
 """Paths and ports that they are at."""
 _forked = False
@@ -37,6 +39,11 @@ def track(flight: Any, name: str | int) -> None:
     """Remember a Flight server or client at a path or port."""
     _live.add(flight)
     _names.add(name)
+
+
+def keep_in_child(stream: Any) -> None:
+    """An open stream: to destroy it would be to wait for its other end."""
+    _streams.add(stream)
 
 
 def forget(flight: Any) -> None:
@@ -77,8 +84,10 @@ def _in_child() -> None:
         for finalizer in gc.get_referents(flight):
             if isinstance(finalizer, weakref.finalize):
                 finalizer.detach()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(flight))  # for good: never destroyed in here
+    for kept in (*_live, *_streams):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # for good: never destroyed in here
     _live.clear()
+    _streams.clear()
 
 
 os.register_at_fork(after_in_child=_in_child)

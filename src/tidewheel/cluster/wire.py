@@ -15,6 +15,7 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Stranger:
 
 def pack(value: Any, rows: pa.Buffer | None = None) -> bytes:
     """A message: a value, and perhaps rows. These start at a multiple of 64 bytes."""
-    head = json.dumps(encode(value), separators=(",", ":")).encode()
+    head = _encoder.encode(encode(value)).encode()
     start = _LENGTH.pack(len(head))
     if rows is None:
         return start + head
@@ -92,6 +93,13 @@ def unstream(rows: pa.Buffer) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         rows = pa.py_buffer(rows.to_pybytes())
     reader = pa.ipc.open_stream(rows)
     return reader.schema, list(reader)
+
+
+def one_batch(rows: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch that came by itself, as `RecordBatch.serialize` makes it."""
+    if rows.address % 8:
+        rows = pa.py_buffer(rows.to_pybytes())
+    return pa.ipc.read_record_batch(rows, schema)
 
 
 WRAPPED = pa.schema([("$rows", pa.large_binary())])
@@ -308,6 +316,39 @@ def _default(field: Field[Any]) -> Any:
     return field.default if field.default is not MISSING else MISSING
 
 
+# What comes with every small answer is written as lists: nothing in it needs a closer look.
+
+_stats = attrgetter(*(f.name for f in fields(Stats)))
+
+
+def _read_stats(value: Json) -> Stats:
+    stats = Stats(*value)
+    stats.corrupt_files = tuple(stats.corrupt_files)
+    return stats
+
+
+def _write_sketch(value: Sketch) -> Json:
+    kept = value.table, value.generation, value.intervals, value.time, value.sealed, value.names
+    return _tagged("Sketch", [*kept, _bytes(value.pieces), _bytes(value.segments)])
+
+
+def _read_sketch(value: Json) -> Sketch:
+    table, generation, intervals, time, sealed, names, pieces, segments = value["v"]
+    spans = tuple([(lo, hi) for lo, hi in intervals])
+    return Sketch(table, generation, spans, tuple(time), sealed, names, base64.b64decode(pieces), base64.b64decode(segments))
+
+
+def _write_answer(value: requests.Answer) -> Json:
+    kept = value.result, value.generation, _stats(value.stats), value.warning, value.rows, value.cheap, value.bare
+    return _tagged("Answer", [*kept, value.plan, value.read])
+
+
+def _read_answer(value: Json) -> requests.Answer:
+    result, generation, stats, warning, rows, cheap, bare, plan, read = value["v"]
+    kept = None if read is None else (read[0], read[1], read[2])
+    return requests.Answer(result, generation, _read_stats(stats), warning, rows, cheap, bare, plan, kept)
+
+
 def _reader(kind: type[Any]) -> Callable[[Json], Any]:
     return lambda value: kind(**{name: decode(field) for name, field in value.items()})
 
@@ -327,6 +368,9 @@ _WRITERS: dict[type[Any], Callable[[Any], Json]] = {
     Problem: lambda value: _tagged("Problem", [encode(v) for v in value]),
     Stranger: lambda value: {_TAG: "stranger", "v": repr(value), "text": str(value), "kind": value.kind},
     **{kind: _writer(kind) for kind in _CLASSES},
+    Stats: lambda value: _tagged("Stats", _stats(value)),
+    Sketch: _write_sketch,
+    requests.Answer: _write_answer,
 }
 
 _READERS: dict[str, Callable[[Json], Any]] = {
@@ -347,4 +391,9 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "error": _decode_error,
     "stranger": lambda value: Stranger(value["v"], value["text"], value["kind"]),
     **{kind.__name__: _reader(kind) for kind in _CLASSES},
+    "Stats": lambda value: _read_stats(value["v"]),
+    "Sketch": _read_sketch,
+    "Answer": _read_answer,
 }
+
+_encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=encode)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -23,11 +24,17 @@ from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
 from tidewheel.spark.options import Place
 
+if TYPE_CHECKING:
+    from tidewheel.read.files import ChunkFiles
+
 SLOTS = "TIDEWHEEL_SLOTS"
 """Environment variable: how many tasks the session runs at once. `register` sets it for Spark's Python processes."""
 
 LEAST = 16 << 20
 """Bytes that are worth a task of their own."""
+
+MOST_TABLES = 8
+"""Tables whose chunks a worker keeps open."""
 
 _SETTINGS = Settings(query_seconds=None, query_rows=None, query_bytes=None, zero_copy_rows=16384)
 """Scans of Spark's are not limited like queries; rows are copied on their way to it anyway, and many small batches cost more than that."""
@@ -91,10 +98,23 @@ def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> f
 def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a portion, in batches of bounded size."""
     if portion.chunks:
-        from tidewheel.read.files import ChunkFiles  # here: its kernels take long to load, and only tasks use them
-
-        files = ChunkFiles(place.root, spec, portion.generation, portion.chunks, portion.masks, _SETTINGS)
+        files = _chunk_files(place, spec)
         for one in (query,) if ask.points is None else (replace(query, key=(point, point)) for point in ask.points):
-            yield from files.query(one)
+            yield from files.query(one, portion.generation, portion.chunks, portion.masks)
     if portion.fresh:
         yield from connections.table(place).fresh(portion.pin, query)
+
+
+_files: dict[Place, ChunkFiles] = {}
+"""What earlier tasks of this worker have open."""
+
+
+def _chunk_files(place: Place, spec: TableSpec) -> ChunkFiles:
+    from tidewheel.read.files import ChunkFiles  # here: its kernels take long to load, and only tasks use them
+
+    found = _files.get(place)
+    if found is None or found.spec != spec:
+        while len(_files) >= MOST_TABLES:
+            del _files[next(iter(_files))]
+        _files[place] = found = ChunkFiles(place.root, spec, _SETTINGS)
+    return found
