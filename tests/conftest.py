@@ -33,7 +33,7 @@ def nothing_left_behind() -> Iterator[None]:
     left = [str(root) for root in seats._seats] if seats is not None else []
     if seats is not None and left:
         seats._leave_all()
-    give_up = time.monotonic() + 5
+    give_up = time.monotonic() + 30
     while (threads := [t.name for t in threading.enumerate() if t.name.startswith("tidewheel")]) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not left, f"warehouses left open: {left}"

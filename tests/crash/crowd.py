@@ -53,7 +53,12 @@ def run(root: Path, who: int, journal: Path, stop: Path, seed: int) -> None:
     acknowledged = read_journal(journal)
     number = max(acknowledged, default=-1) + 1
     wh = tw.open(root)
-    table = wh.create_table("t", SCHEMA, time="ts", key="who", if_exists="open")
+    while True:
+        try:
+            table = wh.create_table("t", SCHEMA, time="ts", key="who", if_exists="open")
+            break
+        except tw.OwnedError:
+            time.sleep(0.01)
     with journal.open("a") as out:
         while not stop.exists():
             try:

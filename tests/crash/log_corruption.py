@@ -93,7 +93,7 @@ class Target:
         self.root = root
         self.name = name
         self.acknowledged = [batch(name, number, rows).to_pylist() for number, rows in enumerate(sizes(scale))]
-        copy = shutil.copytree(root, root.with_name("look"))
+        copy = shutil.copytree(root, root.with_name("look"), ignore=shutil.ignore_patterns("owner"))
         wh = tw.open(copy)
         local = wh.table(name)._engine
         self.record: TableRecord = local.record
@@ -153,7 +153,7 @@ class Target:
         """The same through the front door: a copy of the whole folder is opened."""
         copy = self.root.with_name("copy")
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.root, copy)
+        shutil.copytree(self.root, copy, ignore=shutil.ignore_patterns("owner"))  # its socket cannot be copied
         for name in self.segments:
             (copy / name).unlink()
         for name, data in content.items():

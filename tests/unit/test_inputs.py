@@ -192,7 +192,7 @@ class TestRejects:
 
     def test_rejects_of_a_table_without_any(self, taxi: tw.Table) -> None:
         assert len(taxi.rejects()) == 0
-        assert taxi.rejects().schema.names == ["rejected_at", "position", "column", "reason", "row", "package"]
+        assert taxi.rejects().schema.names == ["rejected_at", "position", "column", "reason", "row", "package", "stream", "batch", "origin"]
 
     def test_they_survive_close_and_are_no_table_of_their_own(self, tmp_path: Path) -> None:
         with tw.open(tmp_path / "wh") as wh:

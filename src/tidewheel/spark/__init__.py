@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidewheel.spark.ingestion import ingest
     from tidewheel.spark.jars import connector
-    from tidewheel.spark.session import log_file, register, session
+    from tidewheel.spark.sessions import log_file, register, session
 
 _HOMES = {
-    "session": "tidewheel.spark.session",
-    "register": "tidewheel.spark.session",
-    "log_file": "tidewheel.spark.session",
+    "session": "tidewheel.spark.sessions",
+    "register": "tidewheel.spark.sessions",
+    "log_file": "tidewheel.spark.sessions",
     "connector": "tidewheel.spark.jars",
     "ingest": "tidewheel.spark.ingestion",
 }

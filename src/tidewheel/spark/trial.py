@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from tidewheel.errors import TidewheelError
 from tidewheel.spark import archive, java
 from tidewheel.spark.launch import log_file, reason
-from tidewheel.spark.session import register, start
+from tidewheel.spark.sessions import register, start
 
 
 def main() -> int:

@@ -114,6 +114,11 @@ class Log:
             body = pa.py_buffer(body.to_pybytes() + bytes(-body.size % 8))
         return entry(encoding, rows, lane_of(server.number, late), lanes, package, [body], [body.size])
 
+    @property
+    def next_record(self) -> int:
+        """The number of the record that is written next; also what to `wait` for, so that all before it are safe."""
+        return self._at[0]
+
     def append(self, generation: int, entries: Sequence[Entry]) -> int:
         """Write the records of one batch. Returns what to `wait` for. When this raises, nothing of the batch is in the log."""
         with self._lock:

@@ -122,11 +122,9 @@ class Publisher:
             self._make_room()
             now = self.clock.monotonic()
             generation = self.version.generation + 1
-            logged = self.log.append(generation, entries) if entries else 0
-            self._known = generation if self.log.on else self._known
             records = tuple(replace(one, generation=generation) for one in deliveries)
             touched: dict[int, Tree] = {}
-            to_the_end(self._show, placed[::-1], touched, records, generation, now)
+            to_the_end(self._show, self.log.next_record, entries, placed[::-1], touched, records, generation, now)
             self.metrics.batches += 1
             if any(tree.bytes >= self.settings.chunk_bytes for tree in touched.values()):
                 self._seal([tree for tree in touched.values() if tree.bytes >= self.settings.chunk_bytes])
@@ -135,17 +133,25 @@ class Publisher:
                     if not late and server.live is not None and server.live.rows >= server.check_at:
                         self._wake()
                         break
-            return generation, logged
+            return generation, self.log.next_record if entries else 0
 
     def _show(
         self,
+        record: int,
+        entries: list[Entry],
         left: list[Placed],
         touched: dict[int, Tree],
         deliveries: tuple[Delivery, ...],
         generation: int,
         now: float,
     ) -> None:
-        """Put runs into their trees and show them, all at once. Can be begun again where it was interrupted: `left` shrinks."""
+        """Log a batch as record number `record` and on, put its runs into their trees and show them, all at once.
+
+        Can be begun again where it was interrupted: the log has counted its records, or not; `left` shrinks.
+        """
+        if entries and self.log.next_record == record:
+            self.log.append(generation, entries)
+        self._known = generation if self.log.on else self._known
         while left:
             server, late, run = left[-1]
             run.publish(generation)
