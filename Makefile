@@ -11,22 +11,29 @@ KERNELS := $(shell find src -name kernels.py 2>/dev/null)
 JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java, for Spark" && apt-get update -qq && \
              { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1; }
 
+# Tests that start Spark again and again, or a broker beside it.
+LONG    := $(addprefix tests/,integration/test_spark_sink.py integration/test_spark_changes.py integration/test_ingest_kafka.py \
+             integration/test_ingest_command.py integration/test_ingest_folder.py crash/test_stream_campaign.py)
+
 # Compiled files have to stay, or every start is a slow first start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak clean
+.PHONY: help setup demo test pipeline lint bench soak clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(WARM)  ## make .venv, install Tidewheel and Spark in it, compile and cache what takes long at the first time
 
 demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse while another process queries it
 	@$(PY) -m tidewheel.surfaces.cli demo
 
-test: lint  ## set up, lint, then all tests
-	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
+test: lint  ## set up, lint, then the tests
+	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(addprefix --ignore ,$(LONG))
+
+pipeline: setup  ## the long tests of the pipeline on Spark, with a real Kafka broker, kills and restarts; each file by itself
+	@for file in $(LONG); do $(PY) -m pytest $$file || exit 1; done
 
 lint: setup  ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check .
