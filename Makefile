@@ -12,7 +12,7 @@ JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Insta
              { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1; }
 
 # Tests that start Spark again and again, or a broker beside it.
-LONG    := $(addprefix tests/,integration/test_spark_sink.py integration/test_spark_changes.py integration/test_ingest_kafka.py \
+LONG    := $(addprefix tests/,integration/test_spark_session.py integration/test_spark_sink.py integration/test_spark_changes.py integration/test_ingest_kafka.py \
              integration/test_ingest_command.py integration/test_ingest_folder.py crash/test_stream_campaign.py)
 
 # Compiled files have to stay, or every start is a slow first start.
