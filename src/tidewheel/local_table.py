@@ -75,8 +75,8 @@ class LocalTable:
         self.packages = Packages(self.publisher, engine.catalog, engine.flusher)
         self._replacing = threading.Lock()
         rejects = partial(_rejects_of, engine, record.spec.name)
-        self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, self._replacing)
+        self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
         self.pins = Pins()
 
     def recover(self, step: Step) -> TableRecovery | None:
@@ -199,9 +199,9 @@ class LocalTable:
         self._check_open()
         return self.streams.stage(slice_id, batches)
 
-    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
+    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
         self._check_open()
-        return self.streams.commit(stream, run, batch, slices)
+        return self.streams.commit(stream, run, batch, slices, written)
 
     def abort_batch(self, stream: str, run: str, batch: int) -> None:
         self.streams.abort(stream, run, batch)

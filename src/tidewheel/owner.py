@@ -30,7 +30,7 @@ class OwnedEngine(LocalEngine):
 
     def _is_awaited(self) -> bool:
         """Whether somebody has begun something here that takes several calls, and will be back."""
-        return any(t.streams.staged or len(t.pins) or t.loads.under_way for t in list(self._tables.values()))
+        return any(t.streams.awaited or len(t.pins) or t.loads.under_way for t in list(self._tables.values()))
 
     def check(self, repair: bool, progress: Progress | None) -> CheckReport:
         return check(self, repair, progress)

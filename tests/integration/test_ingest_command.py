@@ -51,6 +51,8 @@ class Command:
             self._process.kill()
             self._process.wait()
             self._reading.join()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
 
 def ride(plate: int, speed: str = "1.5") -> str:
@@ -68,10 +70,12 @@ def test_it_runs_until_ctrl_c_and_goes_on(tmp_path: Path) -> None:
     with tw.open(root):  # so that no owner outlives the test
         first = Command(["ingest", "taxi", "-w", "wh", "--from", "in", "--time", "ts", "--key", "plate", "--trigger", "200ms"], tmp_path)
         try:
-            time.sleep(1)  # it waits for a file to make the table from
+            end = time.monotonic() + PATIENCE
+            while "waiting for the first records of in to make it from" not in first.said:
+                assert first.running and time.monotonic() < end, first.said
+                time.sleep(0.1)
             (incoming / ".a.jsonl").write_text("".join(ride(i) for i in range(10)) + "{broken\n")
             (incoming / ".a.jsonl").rename(incoming / "a.jsonl")
-            end = time.monotonic() + PATIENCE
             while rows_in(root) < 10:
                 assert first.running and time.monotonic() < end, first.said
                 time.sleep(0.1)
@@ -79,7 +83,6 @@ def test_it_runs_until_ctrl_c_and_goes_on(tmp_path: Path) -> None:
         finally:
             code = first.wait()
         assert code == 0, first.said
-        assert "waiting for the first records of in to make it from" in first.said
         assert "Created table 'taxi' (time ts, key plate, partitions of 1 hour):" in first.said
         assert "ts                       timestamp[ms, tz=UTC]\n" in first.said and "read as epoch-ms" in first.said
         assert "Stopped: 10 rows in 1 batch, 1 record rejected." in first.said and "The same command goes on from here." in first.said

@@ -55,7 +55,7 @@ def test_nothing_is_seen_before_the_commit_and_all_of_it_after(wh: tw.Warehouse)
     ack = t.commit_batch("s", "run", 0, [piece(0, 0), piece(0, 1)])
     assert (ack.rows, ack.rejected, ack.duplicate) == (4, 0, False)
     assert keys(wh) == [1, 2, 3, 4] and t.last_batch("s") == 0
-    assert t.streams.staged == 0
+    assert not t.streams.awaited
 
 
 def test_only_the_attempts_that_are_named_count(wh: tw.Warehouse) -> None:
@@ -63,7 +63,7 @@ def test_only_the_attempts_that_are_named_count(wh: tw.Warehouse) -> None:
     stage(t, piece(0, 0, attempt=7), rows(1))
     stage(t, piece(0, 0, attempt=8), rows(1))
     t.commit_batch("s", "run", 0, [piece(0, 0, attempt=8)])
-    assert keys(wh) == [1] and t.streams.staged == 0
+    assert keys(wh) == [1] and not t.streams.awaited
 
 
 def test_a_slice_staged_again_takes_the_place_of_the_first(wh: tw.Warehouse) -> None:
@@ -156,13 +156,15 @@ def test_aborted_and_dead_runs_leave_nothing(wh: tw.Warehouse, monkeypatch: pyte
     stage(t, piece(0), rows(1))
     t.abort_batch("s", "run", 0)
     t.abort_batch("s", "run", 0)
-    assert t.streams.staged == 0
+    assert not t.streams.awaited
     stage(t, piece(0, run="dead"), rows(1))
     stage(t, piece(0, run="alive"), rows(2))
-    assert t.streams.staged == 1
+    assert t.streams.awaited
     monkeypatch.setattr(streams, "EXPIRES", -1.0)
     stage(t, piece(0, stream="other"), rows(3))
-    assert len(t.streams._staged) == 1 and t.streams.staged == 0
+    assert len(t.streams._staged) == 1 and t.streams.awaited
+    monkeypatch.setattr(streams, "AWAITED", -1.0)
+    assert not t.streams.awaited
 
 
 def test_a_batch_that_is_too_large_is_refused_with_advice(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_a_batch_that_is_too_large_is_refused_with_advice(tmp_path: Path) -> Non
         t = engine(wh)
         with pytest.raises(tw.InputError, match="maxOffsetsPerTrigger"):
             stage(t, piece(0), *(rows(*range(i, i + 50)) for i in range(0, 1000, 50)))
-        assert t.streams.staged == 0 and keys(wh) == []
+        assert not t.streams.awaited and keys(wh) == []
 
 
 def test_wrong_columns_are_an_error_not_rejects(wh: tw.Warehouse) -> None:

@@ -118,8 +118,9 @@ class AttachedTable:
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
         return self._connection.put(ask.Stage(self._number, slice_id), schema, batches)  # type: ignore[no-any-return]
 
-    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
-        return self._connection.ask(ask.CommitBatch(self._number, stream, run, batch, tuple(slices)))  # type: ignore[no-any-return]
+    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
+        asked = ask.CommitBatch(self._number, stream, run, batch, tuple(slices), tuple(written))
+        return self._connection.ask(asked)  # type: ignore[no-any-return]
 
     def abort_batch(self, stream: str, run: str, batch: int) -> None:
         self._connection.ask(ask.AbortBatch(self._number, stream, run, batch))

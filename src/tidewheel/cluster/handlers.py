@@ -137,8 +137,8 @@ class Handlers:
                 return table.generation()
             case ask.CountChanges(_, after, upto, most):
                 return table.rows_by_generation(after, upto, most)
-            case ask.CommitBatch(_, stream, run, batch, slices):
-                return table.commit_batch(stream, run, batch, slices)
+            case ask.CommitBatch(_, stream, run, batch, slices, written):
+                return table.commit_batch(stream, run, batch, slices, written)
             case ask.AbortBatch(_, stream, run, batch):
                 return table.abort_batch(stream, run, batch)
             case ask.LastBatch(_, stream):

@@ -47,8 +47,10 @@ class TableEngine(Protocol):
         """Hand a slice to the owner. Bad rows do not stop it. The same slice again takes the place of the first."""
         ...
 
-    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
+    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
         """Publish these slices as one batch, at most once per (stream, batch). Visible and durable when it returns.
+
+        `written` are slices that were large enough to be written as chunks, each for a load of its own that was begun here.
 
         Batches of a stream come in order: one at or below its last is a `duplicate`, and its slices are dropped.
         """

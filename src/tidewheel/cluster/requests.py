@@ -165,6 +165,7 @@ class CommitBatch(TableRequest):
     run: str
     batch: int
     slices: tuple[SliceId, ...]
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

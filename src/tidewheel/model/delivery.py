@@ -71,7 +71,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A bulk load that has begun: what a task needs to write chunks for the table."""
+    """A bulk load, or a large slice of a stream, that has begun: what a task needs to write chunks for the table."""
 
     job: str
     folder: str
@@ -86,7 +86,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task of a bulk load wrote."""
+    """What a task wrote for a load, or for its slice of a stream's batch."""
 
+    job: str
     chunks: tuple[ChunkRecord, ...] = field(default=())
     rows: int = 0

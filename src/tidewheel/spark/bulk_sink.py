@@ -10,20 +10,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tidewheel.errors import OwnerLostError, TidewheelError
-from tidewheel.model.dead_letters import DeadLetter, letters_batch
 from tidewheel.model.delivery import Load, SliceId, Written
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
+from tidewheel.spark.chunks import stage_rejects, write_chunks
 from tidewheel.spark.options import Place
 from tidewheel.spark.types import conform
-from tidewheel.write.accept import Rejected
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,17 @@ class BulkSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
         """In a task."""
-        from tidewheel.write.load import ChunkMaker  # here: its kernels take long to load, and only tasks use them
-
-        maker = ChunkMaker(self._place.root, self._spec, self._load)
-        rejected: list[Rejected] = []
-        fit = None
-        for batch in iterator:
-            if batch.num_rows:
-                fit = fit or conform(self._spec, batch.schema)
-                rejected += maker.add(fit(batch), self._on_bad)
-        return WrittenPart(maker.finish(), self._stage_rejects(rejected) if rejected else None)
-
-    def _stage_rejects(self, rejected: list[Rejected]) -> SliceId:
-        """Bad rows wait with the owner, as dead letters of a batch that has no other rows."""
+        fit = cache(lambda schema: conform(self._spec, schema))
+        rows = (fit(batch.schema)(batch) for batch in iterator if batch.num_rows)
+        written, rejected = write_chunks(self._place, self._spec, self._load, rows, self._on_bad)
+        if not rejected:
+            return WrittenPart(written)
         context = TaskContext.get()
         assert context is not None
-        slice_id = SliceId(f"load {self._load.job}", self._load.job, 0, context.partitionId(), context.taskAttemptId())
-        origin = f"load {self._load.job}, partition {context.partitionId()}"
-        letters = letters_batch(self._spec.schema, [DeadLetter(r.position, r.reason, r.column, r.row, origin) for r in rejected])
-        connections.table(self._place).stage(slice_id, [letters], letters.schema)
-        return slice_id
+        job, partition = self._load.job, context.partitionId()
+        bad = SliceId(f"load {job}", job, 0, partition, context.taskAttemptId())
+        stage_rejects(connections.table(self._place), bad, rejected, f"load {job}, partition {partition}")
+        return WrittenPart(written, bad)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Bad rows first: if what follows fails, a reject twice is better than one lost."""

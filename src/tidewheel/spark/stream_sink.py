@@ -1,5 +1,8 @@
 """The streaming sink: each task stages its slice of a batch with the owner, Spark's commit publishes them all at once.
 
+A slice of a chunk's size or more is not sent: the task writes it as chunks, as a bulk load's does, and the commit makes them part of the
+table. Sending it, logging it and flushing it would move every row three times more, most of it in one process.
+
 Spark tries tasks again, runs batches again and starts queries again; only its commit says which attempts count. So nothing of a slice is
 seen before, and the owner drops a batch whose number it knows, as a whole: a replayed batch may be cut into other slices.
 """
@@ -17,26 +20,29 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidewheel.errors import InputError, TidewheelError
-from tidewheel.model.delivery import SliceId
+from tidewheel.model.dead_letters import BAD
+from tidewheel.model.delivery import SliceId, Written
 from tidewheel.spark import connections
+from tidewheel.spark.chunks import is_here, stage_rejects, write_chunks
 from tidewheel.spark.options import Place
 from tidewheel.spark.types import conform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LARGE = 16 << 20
+"""Bytes from which on a slice is written as chunks: a tree of that size would be flushed at once."""
+
 
 @dataclass(frozen=True)
-class StagedSlice(WriterCommitMessage):
+class Part(WriterCommitMessage):
     """What a task did. Commit and abort run elsewhere and know of the stream only what is said here."""
 
-    slice_id: SliceId
-    rows: int
-    rejected: int
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.rows and not self.rejected
+    task: SliceId
+    slices: tuple[SliceId, ...] = ()
+    """What waits with the owner."""
+    written: Written | None = None
+    """What was written as chunks."""
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -46,39 +52,68 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._place = place
         self._stream = stream
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
         """In a task. Reads to the end whatever happens but an error: a worker that is left with rows is not used again."""
-        slice_id = slice_of_task(self._stream)
+        task = slice_of_task(self._stream)
         rows = (batch for batch in iterator if batch.num_rows)
         first = next(rows, None)
         if first is None:  # nothing to tell the owner
-            return StagedSlice(slice_id, 0, 0)
+            return Part(task)
         table = connections.table(self._place)
         fit = conform(table.spec, first.schema)
-        first = fit(first)
-        staged = table.stage(slice_id, chain((first,), map(fit, rows)), first.schema)
-        return StagedSlice(slice_id, staged.rows, staged.rejected)
+        fitting = chain((fit(first),), map(fit, rows))
+        begun = _take(fitting, LARGE)
+        is_large = sum(batch.nbytes for batch in begun) >= LARGE
+        load = table.begin_load() if is_large and BAD not in first.schema.names else None
+        if load is not None and not is_here(self._place, load):
+            table.abort_load(load.job)
+            load = None
+        if load is None:
+            staged = table.stage(task, chain(begun, fitting), begun[0].schema)
+            return Part(task, (task,) if staged.rows or staged.rejected else ())
+        written, rejected = write_chunks(self._place, table.spec, load, chain(begun, fitting), "reject")
+        if not rejected:
+            return Part(task, written=written)
+        stage_rejects(table, task, rejected, f"stream {task.stream}, batch {task.batch}, partition {task.partition}")
+        return Part(task, (task,), written)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver. If the owner died, the next one is asked: it knows whether the batch is in. If it is not, its slices are gone
 
         with the old one, this raises, and the query runs the batch again when it is started again.
         """
-        slices = self.slices(messages)
-        if slices:
-            first = slices[0]
-            connections.call(self._place, lambda table: table.commit_batch(first.stream, first.run, batchId, slices))
+        parts = _parts(messages)
+        slices = [one for part in parts for one in part.slices]
+        written = [part.written for part in parts if part.written is not None]
+        if slices or written:
+            task = parts[0].task
+            connections.call(self._place, lambda table: table.commit_batch(task.stream, task.run, batchId, slices, written))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, now and then: what nobody aborts expires."""
-        slices = self.slices(messages)
-        if slices:
+        parts = _parts(messages)
+        if parts:
+            task = parts[0].task
             with suppress(TidewheelError):
-                connections.table(self._place).abort_batch(slices[0].stream, slices[0].run, batchId)
+                table = connections.table(self._place)
+                table.abort_batch(task.stream, task.run, batchId)
+                for part in parts:
+                    if part.written is not None:
+                        table.abort_load(part.written.job)
 
-    def slices(self, messages: Sequence[WriterCommitMessage | None]) -> list[SliceId]:
-        """What the tasks of a batch staged."""
-        return [m.slice_id for m in messages if isinstance(m, StagedSlice) and not m.is_empty]
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+    """Those of the tasks that came to an end."""
+    return [m for m in messages if isinstance(m, Part)]
+
+
+def _take(batches: Iterator[pa.RecordBatch], size: int) -> list[pa.RecordBatch]:
+    """The next ones, until they have so many bytes."""
+    taken: list[pa.RecordBatch] = []
+    while size > 0 and (batch := next(batches, None)) is not None:
+        taken.append(batch)
+        size -= batch.nbytes
+    return taken
 
 
 def slice_of_task(stream: str | None) -> SliceId:

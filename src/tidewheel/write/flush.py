@@ -15,10 +15,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,7 @@ from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import ChunkRecord, Commit, MaskRecord, PackageRecord, StreamBatchRecord
+from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
@@ -58,6 +58,7 @@ class Written:
     records: list[ChunkRecord]
     job: FlushJob | None = None
     mask: MaskRecord | None = None
+    deliveries: list[Delivery] = field(default_factory=list)
     done: Future[None] | None = None
     """Somebody waits for it; a flush is tried again instead."""
 
@@ -196,7 +197,7 @@ class Flusher:
         began = self._clock.monotonic()
         publisher, records, job, mask = written.publisher, written.records, written.job, written.mask
         servers = publisher.placing.new_servers
-        delivered = job.deliveries if job else []
+        delivered = written.deliveries + (job.deliveries if job else [])
         generation = publisher.version.generation
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._files.appear([r.file for r in records])
@@ -239,11 +240,18 @@ class Flusher:
         """
         self.load(publisher, self.write(publisher, view) if view is not None and view.count else [], mask, reserved)
 
-    def load(self, publisher: Publisher, records: list[ChunkRecord], mask: MaskRecord | None, reserved: Reservation) -> None:
+    def load(
+        self,
+        publisher: Publisher,
+        records: list[ChunkRecord],
+        mask: MaskRecord | None,
+        reserved: Reservation,
+        deliveries: Sequence[Delivery] = (),
+    ) -> None:
         """Commit chunks that were written, perhaps elsewhere, and perhaps a mask; returns when they are part of the table."""
         done: Future[None] = Future()
         reserved.handed_over = True
-        self._written.put(Written(publisher, records, mask=mask, done=done))
+        self._written.put(Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done))
         while True:
             try:
                 return done.result(1.0)

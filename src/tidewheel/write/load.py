@@ -64,7 +64,7 @@ class ChunkMaker:
         """Write what is left."""
         if self._runs:
             self._write()
-        return Written(tuple(self._chunks), self._rows)
+        return Written(self._load.job, tuple(self._chunks), self._rows)
 
     def _collect(self, rows: pa.RecordBatch) -> None:
         template = self._template

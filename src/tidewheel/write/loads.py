@@ -1,8 +1,9 @@
-"""Bulk loads, on the owner's side: tasks write chunks into a folder of their own, one commit makes them part of the table.
+"""Loads, on the owner's side: tasks write chunks into a folder of their own, one commit makes them part of the table.
 
-Until then nothing points to what they write: a load that fails is removed with its folder, and one whose driver was killed when the
-warehouse is opened next, or when its folder was not touched for a day. The chunks' files say generation 0; the catalog gives them theirs
-when they are committed.
+A bulk load has one folder for all its tasks; a large slice of a stream's batch has one for itself, and is committed with its batch. Until
+then nothing points to what they write: a load that fails is removed with its folder, and one whose driver was killed when the warehouse is
+opened next, or when its folder was not touched for a day. The chunks' files say generation 0; the catalog gives them theirs when they are
+committed.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ from dataclasses import replace
 
 from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import NotFoundError
+from tidewheel.errors import StagingLostError
+from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
-from tidewheel.model.records import ChunkRecord, MaskRecord
+from tidewheel.model.pieces import Shape
+from tidewheel.model.records import ChunkRecord, MaskRecord, StreamBatchRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.write.flush import Flusher
+from tidewheel.write.place import Placed
 from tidewheel.write.publish import Publisher
 
 STALE = 86400.0
 """Seconds after which the folder of a load that nobody writes to is removed."""
+
+AWAITED = 600.0
+"""Seconds that an owner which nobody else uses waits for a load to go on."""
 
 
 class Loads:
@@ -37,9 +44,10 @@ class Loads:
         self._under_way: set[str] = set()
 
     @property
-    def under_way(self) -> int:
-        """Loads that were begun and neither committed nor aborted."""
-        return len(self._under_way)
+    def under_way(self) -> bool:
+        """Whether somebody who began a load will be back: none is so slow that its folder does not change for long."""
+        folders = (names.staging_folder(job) for job in list(self._under_way))
+        return any(_age(self._files, folder) < AWAITED for folder in folders)
 
     def begin(self) -> Load:
         """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
@@ -52,11 +60,15 @@ class Loads:
         prefix, bounds = self._publisher.placing.for_others()
         return Load(job, folder, prefix, bounds, settings.leaf_rows, settings.chunk_bytes)
 
+    def check(self, job: str) -> None:
+        """Raises StagingLostError if a load is not known."""
+        if job not in self._under_way:
+            raise StagingLostError(f"load {job} is not known here: it was ended, or its owner restarted. Nothing was changed; load again")
+
     def commit(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
         """All chunks of all tasks, in one transaction; with `overwrite` all other rows are hidden by it."""
         publisher = self._publisher
-        if job not in self._under_way:
-            raise NotFoundError(f"bulk load {job} is not known here: it was ended, or its owner restarted. Nothing was changed; load again")
+        self.check(job)
         records = [chunk for one in written for chunk in one.chunks]
         rows = sum(one.rows for one in written)
         if not records and not overwrite:
@@ -73,6 +85,19 @@ class Loads:
         self.abort(job)
         return Ack(rows, 0, generation)
 
+    def deliver(self, written: Sequence[Written], rest: Sequence[Placed], delivery: StreamBatchRecord) -> int:
+        """A batch of a stream, in one transaction: slices that are chunks already, and rows that are not. Returns its generation."""
+        publisher = self._publisher
+        with self._replacing, publisher.reserve() as reserved:
+            generation = reserved.generation
+            records = [self._place(chunk, generation) for one in written for chunk in one.chunks]
+            for view in _trees(rest, publisher.shape, generation):
+                records += self._flusher.write(publisher, view)
+            self._flusher.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
+        publisher.metrics.batches += 1
+        publisher.metrics.rows += delivery.rows
+        return generation
+
     def _place(self, record: ChunkRecord, generation: int) -> ChunkRecord:
         table_id = self._publisher.table.id  # the task that wrote it did not know
         file = names.chunk_file(table_id, record.id)
@@ -88,11 +113,28 @@ class Loads:
         _remove(self._files, names.staging_folder(job))
 
 
+def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
+    """Rows as the trees would hold them if they were published with this generation."""
+    trees: dict[tuple[int, bool], Tree] = {}
+    for server, late, run in placed:
+        run.publish(generation)
+        tree = trees.get((server.number, late))
+        if tree is None:
+            tree = trees[server.number, late] = Tree(server.number, late, run.template, shape, 0.0)
+        tree.append(run)
+    return [tree.view() for tree in trees.values()]
+
+
+def _age(files: LocalFiles, folder: str) -> float:
+    """Seconds since the folder or a file in it was changed."""
+    return time.time() - max(map(files.modified, [folder, *files.list(folder)]))
+
+
 def sweep(files: LocalFiles, stale: Callable[[float], bool]) -> int:
     """Remove the folders of loads that nobody goes on with, by the age of their newest file; returns how many."""
     swept = 0
     for folder in files.folders(names.STAGING):
-        if stale(time.time() - max(map(files.modified, [folder, *files.list(folder)]))):
+        if stale(_age(files, folder)):
             _remove(files, folder)
             swept += 1
     return swept

@@ -1,8 +1,9 @@
 """Batches of streams, made of slices: staged by many tasks, published by one commit, at most once each.
 
 A slice is accepted and placed when it is staged; nobody sees it, and it dies with this process. `commit` publishes the slices it names
-as one batch, in one log record group that carries (stream, batch); the flush that commits their chunks puts it into the catalog. So a
-batch is known from the moment its rows are, and a crash forgets both or neither. The batches of a stream come in order: its last one
+as one batch, in one log record group that carries (stream, batch); the flush that commits their chunks puts it into the catalog. A slice
+that is as large as a chunk was written as one by its task: a batch with such slices needs no log, one catalog transaction has it all. So
+a batch is known from the moment its rows are, and a crash forgets both or neither. The batches of a stream come in order: its last one
 says it for all before, and a replayed batch may be cut into slices differently, so nothing smaller than a batch is compared.
 """
 
@@ -18,9 +19,10 @@ import pyarrow as pa
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.errors import InputError, NotSyncedError, StagingLostError
 from tidewheel.model.dead_letters import ORIGIN, split
-from tidewheel.model.delivery import Ack, SliceId, Staged
+from tidewheel.model.delivery import Ack, SliceId, Staged, Written
 from tidewheel.model.records import PackageRecord, StreamBatchRecord
 from tidewheel.write.accept import Acceptor, Rejected
+from tidewheel.write.loads import Loads
 from tidewheel.write.packages import Packages
 from tidewheel.write.place import Placed
 from tidewheel.write.publish import Publisher
@@ -28,6 +30,9 @@ from tidewheel.write.rejects import rejects_batch
 
 EXPIRES = 3600.0
 """Seconds after which a slice that nobody committed is dropped: its run is dead."""
+
+AWAITED = 600.0
+"""Seconds that an owner which nobody else uses waits for the commit of a slice."""
 
 
 class KeepRejects(Protocol):
@@ -48,8 +53,17 @@ class _Slice:
 class Streams:
     """The streams of one table. Every method may be called from any thread."""
 
-    def __init__(self, publisher: Publisher, acceptor: Acceptor, catalog: CatalogReader, rejects: KeepRejects, packages: Packages) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        acceptor: Acceptor,
+        catalog: CatalogReader,
+        rejects: KeepRejects,
+        packages: Packages,
+        loads: Loads,
+    ) -> None:
         self._publisher = publisher
+        self._loads = loads
         self._packages = packages
         self._acceptor = acceptor
         self._catalog = catalog
@@ -116,23 +130,41 @@ class Streams:
                 del self._staged[id_]
 
     @property
-    def staged(self) -> int:
-        """Slices that wait for their commit."""
+    def awaited(self) -> bool:
+        """Whether slices wait for a commit that can still be expected."""
         now = self._publisher.clock.monotonic()
         with self._lock:
-            return sum(now - held.since <= EXPIRES for held in self._staged.values())
+            return any(now - held.since <= AWAITED for held in self._staged.values())
 
     # ---- committing -------------------------------------------------------------------------------------
 
-    def commit(self, stream: str, run: str, batch: int, slices: Sequence[SliceId]) -> Ack:
+    def commit(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
         """Publish these slices as one batch."""
         with self._turn:
             if self.reached(stream, batch):
                 ack = Ack(0, 0, self._publisher.version.generation, duplicate=True)
             else:
-                ack = self._deliver(stream, batch, {one: self._slice(one) for one in slices})
+                parts = {one: self._slice(one) for one in slices}
+                ack = self._load(stream, batch, parts, written) if written else self._deliver(stream, batch, parts)
             self._forget(stream, batch)
+            for one in written:
+                self._loads.abort(one.job)
             return ack
+
+    def _load(self, stream: str, batch: int, parts: dict[SliceId, _Slice], written: Sequence[Written]) -> Ack:
+        """Publish a batch of which some slices are chunks already."""
+        for one in written:
+            self._loads.check(one.job)
+        rejected = self._keep_rejects(stream, batch, parts)
+        placed = [one for part in parts.values() for one in part.placed]
+        rows = sum(part.rows for part in parts.values()) + sum(one.rows for one in written)
+        try:
+            generation = self._loads.deliver(written, placed, StreamBatchRecord(stream, batch, 0, rows))
+        except BaseException:
+            self._last.pop(stream, None)  # it may be in the catalog: whoever asks next looks
+            raise
+        self._last[stream] = batch
+        return Ack(rows, rejected, generation)
 
     def _deliver(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> Ack:
         """Publish a batch without those of its packages that were loaded before."""
@@ -158,16 +190,21 @@ class Streams:
     def _publish(self, stream: str, batch: int, parts: dict[SliceId, _Slice], packages: tuple[PackageRecord, ...]) -> Ack:
         placed = [one for part in parts.values() for one in part.placed]
         rows = sum(part.rows for part in parts.values())
+        rejected = self._keep_rejects(stream, batch, parts)
+        if not placed:
+            return Ack(0, rejected, self._publisher.version.generation)
+        return Ack(rows, rejected, self._visible(stream, batch, placed, rows, packages))
+
+    def _keep_rejects(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> int:
+        """Before all else: if what follows fails the batch comes again, and the rejects know that they have been there."""
         rejected = sum(len(part.rejected) for part in parts.values())
-        if rejected:  # first: if what follows fails the batch comes again, and the rejects know that they have been there
+        if rejected:
             publisher, streams = self._rejects()
             now, schema = publisher.clock.now(), publisher.spec.schema
             bad = [rejects_batch(part.rejected, now, schema, one.package or None, stream, batch) for one, part in parts.items()]
             streams.insert_once(stream, batch, pa.concat_batches(bad))
             self._publisher.metrics.rejected += rejected
-        if not placed:
-            return Ack(0, rejected, self._publisher.version.generation)
-        return Ack(rows, rejected, self._visible(stream, batch, placed, rows, packages))
+        return rejected
 
     def insert_once(self, stream: str, batch: int, data: pa.RecordBatch) -> None:
         """Insert a batch that was never staged, unless it is there."""

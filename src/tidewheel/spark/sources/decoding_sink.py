@@ -5,25 +5,17 @@ A task may stage several slices: one for each file it read, because a file is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from tidewheel.model.delivery import SliceId
 from tidewheel.spark import connections
 from tidewheel.spark.options import Place
 from tidewheel.spark.sources.decode import decoder
-from tidewheel.spark.stream_sink import StreamSink, slice_of_task
-
-
-@dataclass(frozen=True)
-class StagedSlices(WriterCommitMessage):
-    """What a task did."""
-
-    slices: tuple[SliceId, ...]
+from tidewheel.spark.stream_sink import Part, StreamSink, slice_of_task
 
 
 class DecodingSink(StreamSink):
@@ -33,21 +25,18 @@ class DecodingSink(StreamSink):
         super().__init__(place, stream)
         self._rules = rules
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
         """In a task."""
-        slice_id = slice_of_task(self._stream)
+        task = slice_of_task(self._stream)
         records = (batch for batch in iterator if batch.num_rows)
         first = next(records, None)
         if first is None:  # nothing to tell the owner
-            return StagedSlices(())
+            return Part(task)
         table = connections.table(self._place)
         slices: list[SliceId] = []
         for delivery in decoder(self._rules, table.spec)(chain((first,), records)):
-            one = replace(slice_id, package=delivery.package or "")
+            one = replace(task, package=delivery.package or "")
             staged = table.stage(one, delivery.batches, delivery.schema)
             if delivery.package or staged.rows or staged.rejected:  # an empty file is known from now on, an empty slice is nothing
                 slices.append(one)
-        return StagedSlices(tuple(slices))
-
-    def slices(self, messages: Sequence[WriterCommitMessage | None]) -> list[SliceId]:
-        return [one for message in messages if isinstance(message, StagedSlices) for one in message.slices]
+        return Part(task, tuple(slices))
