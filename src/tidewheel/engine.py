@@ -127,7 +127,7 @@ class LocalEngine:
         known = {chunk.file for table in tables for chunk in self.catalog.chunks(table.id)}
         ids = {table.id for table in tables}
         orphans = [file for file in found if file not in known]
-        sweep_loads(self.files, lambda age: True)
+        sweep_loads(self.files)
         orphans += [file for file in logs if names.segment_of(file)[0] not in ids]  # type: ignore[index]
         for file in orphans:
             self.files.remove(file)

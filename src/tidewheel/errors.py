@@ -71,9 +71,13 @@ class ExistsError(TidewheelError):
 
 
 class OwnedError(TidewheelError):
-    """Another live process owns the warehouse."""
+    """Another live process owns the warehouse. If it never will let us in, this error of it is not `retryable`."""
 
     retryable = True
+
+    def __init__(self, message: str, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class OwnerLostError(OwnedError):

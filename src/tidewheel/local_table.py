@@ -237,6 +237,9 @@ class LocalTable:
         self._check_open()
         return LocalResult(self.coordinator, fresh_of(self.pins.get(pin), self.publisher.shape.width), query)
 
+    def touch(self, pin: str, part: int, parts: int) -> None:
+        self.pins.touch(pin, part, parts)
+
     def unpin(self, pin: str) -> None:
         self.pins.remove(pin)
 

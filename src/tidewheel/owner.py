@@ -19,6 +19,7 @@ class OwnedEngine(LocalEngine):
     """Holds `cluster.protocol.Engine`. Listens from the moment it is made until it is closed."""
 
     lost = False
+    owns = True
 
     def __init__(
         self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, listen: bool = True
@@ -37,6 +38,9 @@ class OwnedEngine(LocalEngine):
 
     def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
         return backup(self, folder, verify, progress)
+
+    def forsake(self) -> None:
+        self._closed = True
 
     def close(self) -> None:
         """Let nobody in any more, then flush and let go of the warehouse."""

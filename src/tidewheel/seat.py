@@ -14,9 +14,9 @@ import threading
 import time
 from pathlib import Path
 
+from tidewheel.cluster import address
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 
 PATIENCE = 10.0
@@ -54,7 +54,7 @@ class Seat:
 
     def check_settings(self, settings: Settings | None) -> None:
         """An attached process has the owner's settings, whatever it asks for: only the owner can be asked for others."""
-        if settings is not None and isinstance(self._engine, OwnedEngine) and settings != self._engine.settings:
+        if settings is not None and self._engine.owns and settings != self._engine.settings:
             raise SettingsError(f"{self.root} is open in this process with other settings; close it first")
 
     def leave(self) -> None:
@@ -73,18 +73,23 @@ class Seat:
 def _take(root: Path, settings: Settings | None) -> Engine:
     """Own the warehouse if nobody does, else attach to its owner."""
     give_up = time.monotonic() + PATIENCE
+    owned = f"another process owns the warehouse {root}"
     while True:
-        try:
-            return OwnedEngine(root, settings or Settings())
-        except OwnedError as owned:
-            from tidewheel.cluster.client import attach
+        if not address.is_owned(root):
+            from tidewheel.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
 
             try:
-                return attach(root, wait=PATIENCE)
-            except OwnedError as e:  # it does not answer: just starting, or just gone
-                if time.monotonic() > give_up:
-                    raise OwnedError(f"{owned}. This process could not attach to it: {e}") from e
-                time.sleep(0.05)
+                return OwnedEngine(root, settings or Settings())
+            except OwnedError as e:  # somebody was faster
+                owned = str(e)
+        from tidewheel.cluster.client import attach
+
+        try:
+            return attach(root, wait=PATIENCE)
+        except OwnedError as e:  # it does not answer: just starting, or just gone
+            if time.monotonic() > give_up:
+                raise OwnedError(f"{owned}. This process could not attach to it: {e}", e.retryable) from e
+            time.sleep(0.05)
 
 
 _seats: dict[Path, Seat] = {}
@@ -124,8 +129,7 @@ def _forget_in_child() -> None:
     _seats_lock = threading.RLock()
     for seat in _seats.values():
         seat._closed = True
-        if isinstance(seat._engine, OwnedEngine):
-            seat._engine._closed = True
+        seat._engine.forsake()
     _seats.clear()
 
 

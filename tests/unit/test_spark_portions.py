@@ -71,7 +71,7 @@ def test_fresh_rows_alone_or_with_the_least() -> None:
     assert [(len(p.chunks), p.fresh) for p in portions] == [(1, False), (1, True)]
     assert portions[1].chunks[0].id == small.id
     portions = divide(pin(small, fresh=LEAST), Ask(), SPEC)
-    assert [(len(p.chunks), p.fresh) for p in portions] == [(1, False), (0, True)]
+    assert [(len(p.chunks), p.fresh) for p in portions] == [(0, True), (1, False)]
 
 
 def test_as_many_as_asked_for() -> None:

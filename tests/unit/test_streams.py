@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 import tidewheel as tw
 from tidewheel.errors import StagingLostError
 from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch
-from tidewheel.model.delivery import SliceId
+from tidewheel.model.delivery import SliceId, Written
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import streams
+from tidewheel.write.load import ChunkMaker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.string())])
 
@@ -180,3 +182,72 @@ def test_wrong_columns_are_an_error_not_rejects(wh: tw.Warehouse) -> None:
     wrong = pa.record_batch([pa.array([1])], names=["x"])
     with pytest.raises(tw.BadRowsError, match="lacks columns"):
         engine(wh).stage(piece(0), iter([wrong]), wrong.schema)
+
+
+# ---- large slices, which tasks write as chunks ------------------------------------------------------------
+
+
+def write(wh: tw.Warehouse, *batches: pa.RecordBatch) -> Written:
+    """What a task does."""
+    t = engine(wh)
+    with ChunkMaker(wh._engine.root, t.spec, t.begin_load()) as maker:
+        for batch in batches:
+            assert maker.add(batch, "reject") == []
+    return maker.written
+
+
+def test_written_and_staged_slices_are_one_batch(wh: tw.Warehouse) -> None:
+    t = engine(wh)
+    wh.table("t").insert(rows(100))
+    large = write(wh, rows(*range(40)), rows(*range(40, 60)))
+    stage(t, piece(0, 1), rows(60, 61))
+    assert keys(wh) == [100]
+    ack = t.commit_batch("s", "run", 0, [piece(0, 1)], [large])
+    assert (ack.rows, ack.duplicate) == (62, False) and keys(wh) == [*range(62), 100] and t.last_batch("s") == 0
+    wh.table("t").insert(rows(101))
+    assert t.changes(ack.generation - 1, ack.generation, None).to_arrow().num_rows == 62
+    again = write(wh, rows(*range(62)))
+    assert t.commit_batch("s", "run", 0, [], [again]).duplicate
+    assert keys(wh) == [*range(62), 100, 101] and not t.loads.under_way
+    assert [name for _, _, names in os.walk(wh._engine.root / "staging") for name in names] == []
+
+
+def test_a_written_batch_survives_a_kill(tmp_path: Path) -> None:
+    wh = tw.open(tmp_path / "wh")
+    wh.create_table("t", SCHEMA, time="ts", key="k")
+    wh.table("t").insert(rows(100))
+    engine(wh).commit_batch("s", "run", 0, [], [write(wh, rows(1, 2))])
+    waiting = write(wh, rows(3))
+    abandon(wh._engine)
+    with tw.open(tmp_path / "wh") as wh:
+        t = engine(wh)
+        assert keys(wh) == [1, 2, 100] and t.last_batch("s") == 0
+        assert t.commit_batch("s", "run", 0, [], [write(wh, rows(1, 2))]).duplicate
+        t.commit_batch("s", "run", 1, [], [waiting])  # a load does not need the owner it began with
+        assert keys(wh) == [1, 2, 3, 100]
+        with pytest.raises(StagingLostError):
+            t.commit_batch("s", "run", 2, [], [waiting])
+
+
+def test_a_commit_that_fails_leaves_nothing_and_can_be_repeated(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = engine(wh)
+    large = write(wh, rows(*range(40)))
+    stage(t, piece(0, 1), rows(50))
+    with monkeypatch.context() as patch:
+        patch.setattr(t.loads._flusher, "write", lambda *_: (_ for _ in ()).throw(tw.StorageError("full")))
+        with pytest.raises(tw.StorageError, match="full"):
+            t.commit_batch("s", "run", 0, [piece(0, 1)], [large])
+    assert keys(wh) == [] and t.last_batch("s") is None
+    stage(t, piece(0, 1), rows(50))
+    t.commit_batch("s", "run", 0, [piece(0, 1)], [write(wh, rows(*range(40)))])
+    assert keys(wh) == [*range(40), 50]
+
+
+def test_an_old_run_is_over_once_a_new_one_has_begun(wh: tw.Warehouse) -> None:
+    t = engine(wh)
+    stage(t, piece(0, run="old"), rows(1))
+    stage(t, piece(0, run="new"), rows(1))
+    for stale in (lambda: stage(t, piece(0, run="old"), rows(1)), lambda: t.commit_batch("s", "old", 0, [piece(0, run="old")])):
+        with pytest.raises(StagingLostError, match="started again"):
+            stale()
+    assert t.commit_batch("s", "new", 0, [piece(0, run="new")]).rows == 1

@@ -130,7 +130,8 @@ def read(root: Path) -> Door | None:
         return Door(**{name: found[name] for name in Door.__dataclass_fields__})
     except PermissionError as e:
         raise OwnedError(
-            f"{path} may not be read: the warehouse was opened by another user. Open it as that user, or let that process close it"
+            f"{path} may not be read: the warehouse was opened by another user. Open it as that user, or let that process close it",
+            retryable=False,
         ) from e
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -145,6 +145,9 @@ class AttachedTable:
     def fresh(self, pin: str, query: Query) -> Result:
         return self._result(ask.Fresh(self._number, pin, _plain(query)))
 
+    def touch(self, pin: str, part: int, parts: int) -> None:
+        self._connection.ask(ask.Touch(self._number, pin, part, parts))
+
     def unpin(self, pin: str) -> None:
         self._connection.ask(ask.Unpin(self._number, pin))
 
@@ -162,6 +165,8 @@ class AttachedTable:
 class AttachedEngine:
     """A warehouse. Holds `cluster.protocol.Engine`; made by `attach`. If its owner is `lost`, it stays so: attach again."""
 
+    owns = False
+
     def __init__(self, root: Path, connection: Connection) -> None:
         self.root = root
         self.settings: Settings = connection.welcome.settings
@@ -173,6 +178,9 @@ class AttachedEngine:
     @property
     def lost(self) -> bool:
         return self._connection.lost
+
+    def forsake(self) -> None:
+        pass  # a fork takes no connection along
 
     def tables(self) -> list[str]:
         return self._ask(ask.ListTables())  # type: ignore[no-any-return]

@@ -29,7 +29,8 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
     if sockets.forked():
         raise OwnedError(
             "a process that was forked from one with an open warehouse cannot attach to a warehouse: gRPC does not survive a fork. "
-            "Start processes with multiprocessing's 'spawn' or 'forkserver' (or subprocess), or open warehouses only after forking"
+            "Start processes with multiprocessing's 'spawn' or 'forkserver' (or subprocess), or open warehouses only after forking",
+            retryable=False,
         )
     give_up = time.monotonic() + wait
     pause = 0.005

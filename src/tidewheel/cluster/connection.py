@@ -127,8 +127,11 @@ class Connection:
         """A request with a stream of rows. They are sent as they come; if `batches` fails, nothing was done."""
         self._check(request)
         descriptor = flight.FlightDescriptor.for_command(self._start + pack(request))
-        with self._guard(request):
-            value = self._aside.run(partial(self._put, descriptor, schema, iter(batches)))
+        try:
+            with self._guard(request):
+                value = self._aside.run(partial(self._put, descriptor, schema, _named(batches)))
+        except _SenderError as e:
+            raise e.error from None
         if isinstance(value, Exception):
             raise self._refused(value)
         return value
@@ -268,6 +271,22 @@ class Connection:
         with suppress(*_BROKEN):
             self._client.close()
         sockets.forget(self._client)
+
+
+class _SenderError(Exception):
+    """Whoever gives us rows failed; the owner is well."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, with errors that are not taken for Flight's."""
+    try:
+        yield from batches
+    except Exception as e:
+        raise _SenderError(e) from e
 
 
 class _Guard:

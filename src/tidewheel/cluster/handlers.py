@@ -56,7 +56,8 @@ class Handlers:
         if request.protocol != ask.PROTOCOL:
             raise OwnedError(
                 f"the owner of {self.engine.root} speaks version {ask.PROTOCOL} of the protocol, and this process (Tidewheel "
-                f"{request.version}) version {request.protocol}; use the same Tidewheel in both, or close the warehouse there first"
+                f"{request.version}) version {request.protocol}; use the same Tidewheel in both, or close the warehouse there first",
+                retryable=False,
             )
         return ask.Welcome(self.epoch, self.engine.settings, self.engine.recovery)
 
@@ -151,6 +152,8 @@ class Handlers:
                 return table.abort_load(job)
             case ask.TakePin(_, query):
                 return table.pin(query)
+            case ask.Touch(_, pin, part, parts):
+                return table.touch(pin, part, parts)
             case ask.Unpin(_, pin):
                 return table.unpin(pin)
         raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
@@ -194,11 +197,12 @@ class Handlers:
         stats = result.stats
         planned, cheap = stats.milliseconds, result._counts_cheaply()
         try:
-            batches = list(result._batches(True, _Soon(result)))
+            batches: list[pa.RecordBatch] | None = list(result._batches(True, _Soon(result)))
             plan = encode(result.sketch() if isinstance(result, LocalResult) else result.plan)
         except TidewheelError:
-            return None
-        if stats.bytes > _FEW_BYTES:
+            batches = None
+        if batches is None or stats.bytes > _FEW_BYTES:
+            stats.rows_returned, stats.bytes, stats.milliseconds = 0, 0, planned
             return None
         read = stats.rows_returned, stats.bytes, stats.milliseconds
         stats.rows_returned, stats.bytes, stats.milliseconds = 0, 0, planned

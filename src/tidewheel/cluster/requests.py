@@ -14,7 +14,8 @@ from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 1
+PROTOCOL = 2
+"""Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"
 """The type of an action whose caller wants to hear how far it is."""
@@ -206,6 +207,13 @@ class TakePin(TableRequest):
 class Fresh(TableRequest):
     pin: str
     query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Touch(TableRequest):
+    pin: str
+    part: int
+    parts: int
 
 
 @dataclass(frozen=True, slots=True)

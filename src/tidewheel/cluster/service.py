@@ -123,6 +123,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         try:
             session, request, _ = self._open(pa.py_buffer(ticket.ticket))
             if isinstance(request, ask.Stay):
+                self._handlers.sessions.begin(request.session)  # now: whoever hears that the stream has begun may ask at once
                 return flight.GeneratorStream(schema, self._session(context, request.session))
             schema, window = self._handlers.read(session, request, context.is_cancelled)
             if any(has_dictionary(field.type) for field in schema):
@@ -145,7 +146,6 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     def _session(self, context: Any, session: str) -> Iterator[Any]:
         """Lasts until either side is gone."""
         sessions = self._handlers.sessions
-        sessions.begin(session)
         try:
             self._traffic.touch()
             while not self._traffic.closing.wait(_LOOK) and not context.is_cancelled():

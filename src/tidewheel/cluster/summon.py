@@ -40,8 +40,8 @@ def summon(root: str | os.PathLike[str], idle: float = IDLE, limit: float = LIMI
             if time.monotonic() > give_up:
                 raise
             _start(root, idle, give_up)
-        except OwnedError:  # somebody does, but does not listen yet: it may have to recover
-            if time.monotonic() > give_up:
+        except OwnedError as e:  # somebody does, but does not listen yet: it may have to recover
+            if not e.retryable or time.monotonic() > give_up:
                 raise
 
 

@@ -83,6 +83,13 @@ class LocalFiles:
         except OSError as e:
             raise self._cannot_write(name, e) from e
 
+    def sync(self, name: str) -> None:
+        """Sync a written file before it appears, which then has less to wait for."""
+        try:
+            self.disk.sync_file(self.path(name) + TEMPORARY)
+        except OSError as e:
+            raise self._cannot_write(name, e) from e
+
     def append(self, name: str, head: bytes) -> Appender:
         """A new file that starts with `head` and grows. When this raises, nothing of it is left."""
         path = self.path(name)

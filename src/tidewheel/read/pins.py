@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidewheel.errors import NotFoundError
@@ -15,7 +15,10 @@ from tidewheel.model.records import ChunkRecord
 from tidewheel.read.local_result import LocalResult
 
 EXPIRES = 600.0
-"""Seconds. A reader of many pieces asks for each when it comes to it, so this is the longest that one piece may take."""
+"""Seconds after which a pin that nobody touched is let go: whoever took it is dead."""
+
+SOON = 60.0
+"""The same once every part has been read. Not at once: parts are read again when a task is tried again."""
 
 MOST = 256
 """Pins at once; the one that was not asked for the longest goes first."""
@@ -25,6 +28,12 @@ MOST = 256
 class _Held:
     version: Version
     touched: float
+    read: set[int] = field(default_factory=set)
+    """Parts that were read to their end."""
+    parts: int = 0
+
+    def is_over(self, now: float) -> bool:
+        return now - self.touched > (SOON if self.parts and len(self.read) >= self.parts else EXPIRES)
 
 
 class Pins:
@@ -38,8 +47,9 @@ class Pins:
         """Hold a version; returns the name to ask for it by."""
         name = secrets.token_hex(8)
         with self._lock:
-            self._expire()
+            dropped = self._expire(MOST - 1)
             self._held[name] = _Held(version, time.monotonic())
+        del dropped  # outside the lock: letting go of a version may delete files
         return name
 
     def get(self, name: str) -> Version:
@@ -53,27 +63,39 @@ class Pins:
             held.touched = time.monotonic()
             return held.version
 
+    def touch(self, name: str, part: int, parts: int) -> None:
+        """Somebody reads it; if `parts` is given, has read one of so many parts. No error if it is not held any more."""
+        with self._lock:
+            held = self._held.get(name)
+            if held is not None:
+                held.touched = time.monotonic()
+                if parts:
+                    held.parts = parts
+                    held.read.add(part)
+
     def remove(self, name: str) -> None:
         with self._lock:
-            self._held.pop(name, None)
+            dropped = self._held.pop(name, None)
+        del dropped
 
     def __len__(self) -> int:
         with self._lock:
-            self._expire()
-            return len(self._held)
+            dropped = self._expire(MOST)
+            count = len(self._held)
+        del dropped
+        return count
 
-    def _expire(self) -> None:
+    def _expire(self, most: int) -> list[_Held]:
+        """Called with the lock held; the caller lets go of what is returned."""
         now = time.monotonic()
-        for name, held in list(self._held.items()):
-            if now - held.touched > EXPIRES:
-                del self._held[name]
-        while len(self._held) >= MOST:
-            del self._held[min(self._held, key=lambda name: self._held[name].touched)]
+        over = [name for name, held in self._held.items() if held.is_over(now)]
+        rest = sorted(self._held.keys() - over, key=lambda name: self._held[name].touched)
+        return [self._held.pop(name) for name in over + rest[: max(0, len(rest) - most)]]
 
 
 def fresh_of(version: Version, width: int) -> Version:
     """The version without its chunks: what only the owner has."""
-    return Version(version.generation, ChunkSet(width), version.sealed, version.live, version.masks, version.coders)
+    return Version(version.generation, ChunkSet(width), version.sealed, version.live, version.masks, version.coders, version.settled)
 
 
 def chunks_of(result: LocalResult) -> tuple[ChunkRecord, ...]:

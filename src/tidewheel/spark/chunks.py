@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,7 +13,9 @@ from tidewheel.model.dead_letters import DeadLetter, letters_batch
 from tidewheel.model.delivery import Load, SliceId, Written
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import Place
-from tidewheel.write.accept import Rejected
+
+if TYPE_CHECKING:
+    from tidewheel.write.accept import Rejected
 
 
 def is_here(place: Place, load: Load) -> bool:
@@ -26,11 +29,11 @@ def write_chunks(
     """Write rows as chunks of a load. Returns them, and the rows that do not fit the table."""
     from tidewheel.write.load import ChunkMaker  # here: its kernels take long to load, and most tasks need none
 
-    maker = ChunkMaker(place.root, spec, load)
     rejected: list[Rejected] = []
-    for batch in batches:
-        rejected += maker.add(batch, on_bad)
-    return maker.finish(), rejected
+    with ChunkMaker(place.root, spec, load) as maker:
+        for batch in batches:
+            rejected += maker.add(batch, on_bad)
+    return maker.written, rejected
 
 
 def stage_rejects(table: TableEngine, slice_id: SliceId, rejected: Sequence[Rejected], origin: str) -> None:

@@ -44,8 +44,10 @@ def defaults(master: str, machine_cores: int, machine_memory: int) -> dict[str, 
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
         PUSHDOWN: "true",
-        # Fewer, larger batches between Spark and Python; a batch is an insert's worth of rows.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # Spark adds up the bytes of a batch anew for every row, unless there is no limit: half of all it does for a Python sink. Batches
+        # are limited by their rows instead: few enough for rows of some kilobytes, many enough for small ones.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     here = cores(master, machine_cores)

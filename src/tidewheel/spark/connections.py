@@ -10,12 +10,13 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.cluster.summon import summon
-from tidewheel.errors import OwnerLostError
+from tidewheel.errors import ClosedError, OwnerLostError
 from tidewheel.spark.options import Place
 
 T = TypeVar("T")
@@ -67,6 +68,16 @@ def forget(place: Place) -> None:
         _tables.pop(place, None)
 
 
+@contextmanager
+def of(place: Place) -> Iterator[TableEngine]:
+    """A table for as long as a task uses it. If it was dropped meanwhile, the next attempt looks for it anew."""
+    try:
+        yield table(place)
+    except ClosedError:
+        forget(place)
+        raise
+
+
 def call(place: Place, ask: Callable[[TableEngine], T]) -> T:
     """Ask the owner something that may be asked twice: if it dies meanwhile, the next one is asked."""
     for _ in range(ATTEMPTS - 1):
@@ -74,6 +85,8 @@ def call(place: Place, ask: Callable[[TableEngine], T]) -> T:
             return ask(table(place))
         except OwnerLostError:
             continue
+        except ClosedError:  # the table was dropped, and perhaps made anew
+            forget(place)
     return ask(table(place))
 
 

@@ -8,13 +8,16 @@ when the scan was planned, whatever is inserted, flushed or replaced meanwhile.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tidewheel.errors import TidewheelError
 from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord, MaskRecord
@@ -33,6 +36,9 @@ SLOTS = "TIDEWHEEL_SLOTS"
 LEAST = 16 << 20
 """Bytes that are worth a task of their own."""
 
+TOUCH = 60.0
+"""Seconds between two signs of life of a task."""
+
 MOST_TABLES = 8
 """Tables whose chunks a worker keeps open."""
 
@@ -45,6 +51,9 @@ class Portion(InputPartition):
 
     def __init__(self, pin: str, generation: int, chunks: Sequence[ChunkRecord], masks: Sequence[MaskRecord], fresh: bool) -> None:
         super().__init__((pin, generation))
+        self.number = 0
+        self.count = 1
+        """Of all portions of the scan."""
         self.pin = pin
         self.generation = generation
         self.chunks = tuple(chunks)
@@ -72,10 +81,12 @@ def divide(pin: Pin, ask: Ask, spec: TableSpec, most: int | None = None) -> list
     loads = [load for load in loads if load[1]]
     alone = pin.fresh_rows and (not loads or (pin.fresh_bytes > LEAST and len(loads) < most))
     portions = [Portion(pin.id, pin.generation, part, pin.masks, False) for _, part in loads]
-    if alone:
-        portions.append(Portion(pin.id, pin.generation, (), pin.masks, True))
+    if alone:  # first: what the owner holds for us in memory is let go soon
+        portions.insert(0, Portion(pin.id, pin.generation, (), pin.masks, True))
     elif pin.fresh_rows:
         portions[min(range(len(loads)), key=lambda n: loads[n][0])].fresh = True
+    for number, portion in enumerate(portions):
+        portion.number, portion.count = number, len(portions)
     return portions
 
 
@@ -96,13 +107,28 @@ def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> f
 
 
 def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of a portion, in batches of bounded size."""
+    """In a task: the rows of a portion, in batches of bounded size. The owner hears now and then that its version is still read."""
+    touched = time.monotonic()
+    for batch in _rows(place, spec, portion, ask, query):
+        yield batch
+        if time.monotonic() - touched > TOUCH:
+            touched = time.monotonic()
+            _touch(place, portion, 0)
+    _touch(place, portion, portion.count)
+
+
+def _touch(place: Place, portion: Portion, parts: int) -> None:
+    with suppress(TidewheelError):  # an owner that is gone holds nothing
+        connections.table(place).touch(portion.pin, portion.number, parts)
+
+
+def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
+    if portion.fresh:
+        yield from connections.table(place).fresh(portion.pin, query)
     if portion.chunks:
         files = _chunk_files(place, spec)
         for one in (query,) if ask.points is None else (replace(query, key=(point, point)) for point in ask.points):
             yield from files.query(one, portion.generation, portion.chunks, portion.masks)
-    if portion.fresh:
-        yield from connections.table(place).fresh(portion.pin, query)
 
 
 _files: dict[Place, ChunkFiles] = {}

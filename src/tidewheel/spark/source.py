@@ -1,30 +1,26 @@
 """The data source `tidewheel`: what Spark calls for `format("tidewheel")`, to read and to write, tables and streams.
 
 It only checks the options and hands out readers and writers. Everything here runs in small Python processes of the driver's,
-which Spark keeps for some time and calls again.
+which Spark keeps for some time and calls again. There are several, so each loads only what it hands out.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructField, StructType
 
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import TableSpec
-from tidewheel.spark import connections, fresh_scans, modes, options
-from tidewheel.spark.bulk_sink import BulkSink, NoSink
-from tidewheel.spark.changes import ChangeReader
-from tidewheel.spark.create import target
+from tidewheel.spark import connections, options
 from tidewheel.spark.options import Place
-from tidewheel.spark.portions import SLOTS
-from tidewheel.spark.reader import SHARED, TableReader, carried
-from tidewheel.spark.sources.decoding_sink import DecodingSink
-from tidewheel.spark.stream_sink import StreamSink
 from tidewheel.spark.types import NANOSECONDS, check_wanted, read_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORMAT = "tidewheel"
 
@@ -58,6 +54,8 @@ class TidewheelSource(DataSource):
         return StructType([StructField(f.name, f.dataType, f.nullable, {_LOCATION: kept}) for f in found])
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from tidewheel.spark.reader import SHARED, TableReader, carried
+
         given = self._located(schema)
         options.check(given, options.READ)
         place = options.place_of(given)
@@ -68,6 +66,8 @@ class TidewheelSource(DataSource):
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidewheel.spark.changes import ChangeReader
+
         given = self._located(schema)
         options.check(given, options.CHANGES)
         place = options.place_of(given)
@@ -80,6 +80,9 @@ class TidewheelSource(DataSource):
     # ---- writing ----------------------------------------------------------------------------------------
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from tidewheel.spark.bulk_sink import BulkSink, NoSink
+        from tidewheel.spark.create import target
+
         given = self._options()
         options.check(given, options.WRITE)
         place = options.place_of(given)
@@ -94,6 +97,9 @@ class TidewheelSource(DataSource):
         return BulkSink(place, spec, load, overwrite, on_bad, made)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tidewheel.spark.create import target
+        from tidewheel.spark.stream_sink import StreamSink
+
         given = self._options()
         options.check(given, options.STREAM)
         if overwrite:
@@ -104,6 +110,8 @@ class TidewheelSource(DataSource):
         place = options.place_of(given)
         decode = given.get(options.DECODE)
         if decode is not None:  # records that are no rows yet: their columns are not the table's
+            from tidewheel.spark.sources.decoding_sink import DecodingSink
+
             return DecodingSink(place, given.get("streamName"), decode)
         asked = (place, schema.json())
         if asked not in _checked:
@@ -137,6 +145,9 @@ def _kept(schema: StructType) -> Mapping[str, str]:
 
 def install(spark: SparkSession) -> None:
     """Make a session know the format, with all that Spark's Python sources lack. May be called again."""
+    from tidewheel.spark import fresh_scans, modes
+    from tidewheel.spark.portions import SLOTS
+
     if hasattr(spark, "_jsparkSession"):
         spark.sparkContext.environment[SLOTS] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(TidewheelSource)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from tidewheel.cluster.protocol import TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.model.dead_letters import BAD
 from tidewheel.model.delivery import SliceId, Written
@@ -59,7 +60,10 @@ class StreamSink(DataSourceStreamArrowWriter):
         first = next(rows, None)
         if first is None:  # nothing to tell the owner
             return Part(task)
-        table = connections.table(self._place)
+        with connections.of(self._place) as table:
+            return self._hand_over(table, task, first, rows)
+
+    def _hand_over(self, table: TableEngine, task: SliceId, first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> Part:
         fit = conform(table.spec, first.schema)
         fitting = chain((fit(first),), map(fit, rows))
         begun = _take(fitting, LARGE)
@@ -71,7 +75,12 @@ class StreamSink(DataSourceStreamArrowWriter):
         if load is None:
             staged = table.stage(task, chain(begun, fitting), begun[0].schema)
             return Part(task, (task,) if staged.rows or staged.rejected else ())
-        written, rejected = write_chunks(self._place, table.spec, load, chain(begun, fitting), "reject")
+        try:
+            written, rejected = write_chunks(self._place, table.spec, load, chain(begun, fitting), "reject")
+        except BaseException:
+            with suppress(TidewheelError):
+                table.abort_load(load.job)
+            raise
         if not rejected:
             return Part(task, written=written)
         stage_rejects(table, task, rejected, f"stream {task.stream}, batch {task.batch}, partition {task.partition}")

@@ -284,7 +284,10 @@ class Flusher:
         records: list[ChunkRecord] = []
         from tidewheel.write.arrange import Arranger, partitions  # on first use: its kernels take long to load
 
-        arranger = self._arrangers.pop() if self._arrangers else Arranger(self._settings.leaf_rows)
+        try:
+            arranger = self._arrangers.pop()
+        except IndexError:
+            arranger = Arranger(self._settings.leaf_rows)
         try:
             for part in _portions(view, 2 * self._settings.chunk_bytes):
                 with arranger.arrange(part, tree.template, publisher.shape, zoned_columns(spec)) as arranged:

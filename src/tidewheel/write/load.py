@@ -1,15 +1,17 @@
 """Chunks made by a task of a bulk load: rows in, files in the load's folder out, far from the table's owner.
 
 What a flush does with a tree, done with rows that never were in one: they are collected until they are a chunk's worth, routed by the
-load's template (or by one made for them, where that divides them better), arranged and written. The files keep their temporary names;
-the owner's `write.loads` syncs them, gives them their place and commits them, or removes them with the folder.
+load's template (or by one made for them, where that divides them better), arranged, written, and synced while the next ones are made. The
+files keep their temporary names; the owner's `write.loads` gives them their place and commits them, or removes them with the folder.
 """
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ from tidewheel.write.server import Coders, better_template
 
 
 class ChunkMaker:
-    """One task's part of a bulk load. Used by one thread."""
+    """One task's part of a load, in a `with`. Used by one thread."""
 
     def __init__(self, root: str | os.PathLike[str], spec: TableSpec, load: Load) -> None:
         self._table = TableRecord(0, spec)  # which number the table has, only its owner need know
@@ -49,6 +51,8 @@ class ChunkMaker:
         self._seen = 0
         self._rows = 0
         self._chunks: list[ChunkRecord] = []
+        self._syncing: list[Future[None]] = []
+        self._syncer = ThreadPoolExecutor(1, "tidewheel-sync")
         if load.bounds:
             self._template = self._coders.template(np.array(load.bounds, np.int64), load.prefix)
 
@@ -60,10 +64,23 @@ class ChunkMaker:
         start, self._seen = self._seen, self._seen + batch.num_rows
         return [replace(one, position=start + one.position) for one in accepted.rejected]
 
-    def finish(self) -> Written:
-        """Write what is left."""
-        if self._runs:
-            self._write()
+    def __enter__(self) -> ChunkMaker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Write what is left, unless something went wrong."""
+        try:
+            if self._runs and error is None:
+                self._write()
+        finally:
+            self._syncer.shutdown()
+        if error is None:
+            for synced in self._syncing:
+                synced.result()  # an error of the disk is told once: whoever syncs later would not hear of it
+
+    @property
+    def written(self) -> Written:
+        """All of it, at the end."""
         return Written(self._load.job, tuple(self._chunks), self._rows)
 
     def _collect(self, rows: pa.RecordBatch) -> None:
@@ -102,6 +119,7 @@ class ChunkMaker:
             counts = partitions(arranged, spec.partition_width)
             record = write_chunk(self._files, self._table, arranged, counts, Origin(0, True, template.coder.prefix))
         self._chunks.append(replace(record, file=self._files.name(record.file)))
+        self._syncing.append(self._syncer.submit(self._files.sync, record.file))
 
 
 class _Folder:
@@ -116,6 +134,9 @@ class _Folder:
 
     def write(self, name: str, write: Any) -> int:
         return self._files.write(self.name(name), write)
+
+    def sync(self, name: str) -> None:
+        self._files.sync(self.name(name))
 
     def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         return self._files.map(self.name(name), size, temporary)

@@ -1,9 +1,9 @@
 """Loads, on the owner's side: tasks write chunks into a folder of their own, one commit makes them part of the table.
 
 A bulk load has one folder for all its tasks; a large slice of a stream's batch has one for itself, and is committed with its batch. Until
-then nothing points to what they write: a load that fails is removed with its folder, and one whose driver was killed when the warehouse is
-opened next, or when its folder was not touched for a day. The chunks' files say generation 0; the catalog gives them theirs when they are
-committed.
+then nothing points to what they write: a load that fails is removed with its folder, and one whose driver was killed when its folder was
+not touched for hours. It does not need the owner it began with: whoever owns the warehouse at its end commits it. The chunks' files say
+generation 0; the catalog gives them theirs when they are committed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tidewheel.chunk import names
@@ -24,10 +25,10 @@ from tidewheel.model.records import ChunkRecord, MaskRecord, StreamBatchRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.write.flush import Flusher
 from tidewheel.write.place import Placed
-from tidewheel.write.publish import Publisher
+from tidewheel.write.publish import Publisher, Reservation
 
-STALE = 86400.0
-"""Seconds after which the folder of a load that nobody writes to is removed."""
+STALE = 6 * 3600.0
+"""Seconds after which the folder of a load that nobody writes to is removed: before its first chunk there may be a large sort."""
 
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for a load to go on."""
@@ -45,13 +46,13 @@ class Loads:
 
     @property
     def under_way(self) -> bool:
-        """Whether somebody who began a load will be back: none is so slow that its folder does not change for long."""
+        """Whether somebody who began a load will be back soon; whoever comes later finds another owner."""
         folders = (names.staging_folder(job) for job in list(self._under_way))
         return any(_age(self._files, folder) < AWAITED for folder in folders)
 
     def begin(self) -> Load:
         """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
-        sweep(self._files, lambda age: age > STALE)
+        sweep(self._files)
         job = f"{self._publisher.table.id}-{secrets.token_hex(8)}"
         folder = names.staging_folder(job)
         self._files.make_folder(folder)
@@ -60,10 +61,14 @@ class Loads:
         prefix, bounds = self._publisher.placing.for_others()
         return Load(job, folder, prefix, bounds, settings.leaf_rows, settings.chunk_bytes)
 
+    def knows(self, job: str) -> bool:
+        """Whether a load of this table has begun and not ended."""
+        return job.startswith(f"{self._publisher.table.id}-") and names.staging_folder(job) in self._files.folders(names.STAGING)
+
     def check(self, job: str) -> None:
         """Raises StagingLostError if a load is not known."""
-        if job not in self._under_way:
-            raise StagingLostError(f"load {job} is not known here: it was ended, or its owner restarted. Nothing was changed; load again")
+        if not self.knows(job):
+            raise StagingLostError(f"load {job} has ended, or nobody went on with it for hours. Nothing was changed; load again")
 
     def commit(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
         """All chunks of all tasks, in one transaction; with `overwrite` all other rows are hidden by it."""
@@ -78,25 +83,38 @@ class Loads:
         with self._replacing, publisher.reserve() as reserved:
             generation = reserved.generation
             # 2. the files move to where chunks are, under their temporary names
-            placed = [self._place(record, generation) for record in records]
-            # 3. one transaction, one swap
-            mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
-            self._flusher.load(publisher, placed, mask, reserved)
+            with self._removing(reserved) as placed:
+                placed += (self._place(record, generation) for record in records)
+                # 3. one transaction, one swap
+                mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
+                self._flusher.load(publisher, placed, mask, reserved)
         self.abort(job)
         return Ack(rows, 0, generation)
 
     def deliver(self, written: Sequence[Written], rest: Sequence[Placed], delivery: StreamBatchRecord) -> int:
         """A batch of a stream, in one transaction: slices that are chunks already, and rows that are not. Returns its generation."""
         publisher = self._publisher
-        with self._replacing, publisher.reserve() as reserved:
+        with self._replacing, publisher.reserve(seal=False) as reserved, self._removing(reserved) as records:
             generation = reserved.generation
-            records = [self._place(chunk, generation) for one in written for chunk in one.chunks]
+            records += (self._place(chunk, generation) for one in written for chunk in one.chunks)
             for view in _trees(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
             self._flusher.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
         publisher.metrics.batches += 1
         publisher.metrics.rows += delivery.rows
         return generation
+
+    @contextmanager
+    def _removing(self, reserved: Reservation) -> Iterator[list[ChunkRecord]]:
+        """Chunks on their way to a commit: if they do not come that far, their files go."""
+        records: list[ChunkRecord] = []
+        try:
+            yield records
+        except BaseException:
+            if not reserved.handed_over:  # else whoever commits does it
+                for record in records:
+                    self._files.remove(record.file)
+            raise
 
     def _place(self, record: ChunkRecord, generation: int) -> ChunkRecord:
         table_id = self._publisher.table.id  # the task that wrote it did not know
@@ -130,14 +148,11 @@ def _age(files: LocalFiles, folder: str) -> float:
     return time.time() - max(map(files.modified, [folder, *files.list(folder)]))
 
 
-def sweep(files: LocalFiles, stale: Callable[[float], bool]) -> int:
-    """Remove the folders of loads that nobody goes on with, by the age of their newest file; returns how many."""
-    swept = 0
+def sweep(files: LocalFiles) -> None:
+    """Remove the folders of loads that nobody goes on with, by the age of their newest file."""
     for folder in files.folders(names.STAGING):
-        if stale(_age(files, folder)):
+        if _age(files, folder) > STALE:
             _remove(files, folder)
-            swept += 1
-    return swept
 
 
 def _remove(files: LocalFiles, folder: str) -> None:

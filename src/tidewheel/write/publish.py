@@ -323,13 +323,15 @@ class Publisher:
             self.flushed.notify_all()
 
     @contextmanager
-    def reserve(self) -> Iterator[Reservation]:
-        """Seal everything that is visible and reserve a generation that comes after it and before all later rows. One at a time.
+    def reserve(self, seal: bool = True) -> Iterator[Reservation]:
+        """Reserve a generation that comes after all that is visible and before all later rows. One at a time.
 
-        Its own rows come with a commit; until that is done, or will never be, nobody takes the generation for complete.
+        With `seal` no chunk will hold both, so that a mask can hide what came before. The generation's own rows come with a commit; until
+        that is done, or will never be, nobody takes the generation for complete.
         """
         with self.lock:
-            self._seal([t for s in self.servers for t in s.trees()])
+            if seal:
+                self._seal([t for s in self.servers for t in s.trees()])
             self._reserved = self.version.generation + 1
             self._swap(generation=self._reserved)
             mine = Reservation(self._reserved)

@@ -31,6 +31,9 @@ from tidewheel.write.rejects import rejects_batch
 EXPIRES = 3600.0
 """Seconds after which a slice that nobody committed is dropped: its run is dead."""
 
+RUNS = 16
+"""Runs of a stream that are remembered, so that tasks of an old one are told from those of a new one."""
+
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for the commit of a slice."""
 
@@ -69,6 +72,8 @@ class Streams:
         self._catalog = catalog
         self._rejects = rejects
         self._staged: dict[SliceId, _Slice] = {}
+        self._runs: dict[str, list[str]] = {}
+        """The last runs of each stream, in the order they were first seen."""
         self._lock = threading.Lock()
         """Guards what is staged."""
         self._turn = threading.Lock()
@@ -81,15 +86,17 @@ class Streams:
     # ---- staging ----------------------------------------------------------------------------------------
 
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch]) -> Staged:
-        """Take a slice in. The same slice again takes the place of the first; a newer run of a stream drops the slices of older ones."""
+        """Take a slice in. The same slice again takes the place of the first; a newer run of a stream drops the slices of older ones,
+        and those can stage no more."""
         publisher = self._publisher
         now = publisher.clock.monotonic()
-        self._expire(slice_id, now)
+        self._enter(slice_id, now)
         held = _Slice([], [], 0, 0, now)
         position = 0
         for batch in batches:
             good, letters = split(batch, position)
             held.rejected += [Rejected(x.position, x.column, x.reason, x.raw, x.origin or None) for x in letters]
+            held.bytes += sum(len(x.raw) for x in letters)
             if good.num_rows:
                 accepted = self._acceptor.accept(good, "reject")
                 if accepted.rejected:
@@ -102,14 +109,15 @@ class Streams:
             position += batch.num_rows
             self._check_room(slice_id, held)
         with self._lock:
+            self._check_current(slice_id.stream, slice_id.run)
             self._staged[slice_id] = held
         return Staged(held.rows, len(held.rejected))
 
     def _check_room(self, slice_id: SliceId, held: _Slice) -> None:
         """A batch becomes visible at once, so all of it is in memory at once."""
         most = self._publisher.settings.max_batch_bytes
-        with self._lock:
-            size = held.bytes + sum(one.bytes for id_, one in self._staged.items() if id_ != slice_id)
+        with self._lock:  # without attempts whose place this one may take
+            size = held.bytes + sum(one.bytes for id_, one in self._staged.items() if _beside(id_, slice_id))
         if size > most:
             raise InputError(
                 f"table {self._publisher.spec.name!r}: batch {slice_id.batch} of stream {slice_id.stream} has more than {most:,} bytes of "
@@ -117,11 +125,24 @@ class Streams:
                 "or load history in bulk with df.write"
             )
 
-    def _expire(self, incoming: SliceId, now: float) -> None:
+    def _enter(self, incoming: SliceId, now: float) -> None:
+        """A run that was never seen is the newest of its stream. Drops what older runs left, and what nobody will commit any more."""
         with self._lock:
+            runs = self._runs.setdefault(incoming.stream, [])
+            if incoming.run not in runs:
+                runs.append(incoming.run)
+                del runs[:-RUNS]
+            self._check_current(incoming.stream, incoming.run)
             for id_, held in list(self._staged.items()):
-                if (id_.stream == incoming.stream and id_.run != incoming.run) or now - held.since > EXPIRES:
+                is_old = now - held.since > EXPIRES and not self._loads.knows(id_.run)  # bad rows of a load wait as long as it takes
+                if is_old or (id_.stream == incoming.stream and id_.run != incoming.run):
                     del self._staged[id_]
+
+    def _check_current(self, stream: str, run: str) -> None:
+        """Called with the lock held."""
+        runs = self._runs.get(stream, [])
+        if run in runs and run != runs[-1]:
+            raise StagingLostError(f"table {self._publisher.spec.name!r}: stream {stream} was started again; this run of it is over")
 
     def abort(self, stream: str, run: str, batch: int) -> None:
         """Drop what was staged for a batch."""
@@ -141,6 +162,8 @@ class Streams:
     def commit(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
         """Publish these slices as one batch."""
         with self._turn:
+            with self._lock:
+                self._check_current(stream, run)
             if self.reached(stream, batch):
                 ack = Ack(0, 0, self._publisher.version.generation, duplicate=True)
             else:
@@ -217,10 +240,9 @@ class Streams:
         try:
             generation = self._publisher.insert_placed(placed, (record, *packages))
         except BaseException as e:  # the log could not be synced, or the wait for it was interrupted
-            if self._publisher.reached(stream) == batch:  # it is there, and must not come again
-                self._last[stream] = batch
-                if isinstance(e, NotSyncedError) or not isinstance(e, Exception):
-                    self._unsynced.add(stream)
+            self._last.pop(stream, None)
+            if self.last(stream) == batch and (isinstance(e, NotSyncedError) or not isinstance(e, Exception)):
+                self._unsynced.add(stream)  # it is there, and must not come again
             raise
         self._last[stream] = batch
         return generation
@@ -243,7 +265,7 @@ class Streams:
             found = [batch for batch in (known.batch if known else None, fresh) if batch is not None]
             if not found:
                 return None
-            self._last[stream] = max(found)
+            self._last.setdefault(stream, max(found))  # a commit may have come meanwhile
         return self._last[stream]
 
     def _slice(self, slice_id: SliceId) -> _Slice:
@@ -260,6 +282,12 @@ class Streams:
         with self._lock:
             for id_ in [i for i in self._staged if i.stream == stream and i.batch <= batch]:
                 del self._staged[id_]
+
+
+def _beside(one: SliceId, other: SliceId) -> bool:
+    """Whether two slices can be parts of one batch."""
+    whole = (one.stream, one.run, one.batch) == (other.stream, other.run, other.batch)
+    return whole and (one.partition, one.package) != (other.partition, other.package)
 
 
 def _package(name: str, parts: list[_Slice]) -> PackageRecord:

@@ -32,11 +32,11 @@ class DecodingSink(StreamSink):
         first = next(records, None)
         if first is None:  # nothing to tell the owner
             return Part(task)
-        table = connections.table(self._place)
         slices: list[SliceId] = []
-        for delivery in decoder(self._rules, table.spec)(chain((first,), records)):
-            one = replace(task, package=delivery.package or "")
-            staged = table.stage(one, delivery.batches, delivery.schema)
-            if delivery.package or staged.rows or staged.rejected:  # an empty file is known from now on, an empty slice is nothing
-                slices.append(one)
+        with connections.of(self._place) as table:
+            for delivery in decoder(self._rules, table.spec)(chain((first,), records)):
+                one = replace(task, package=delivery.package or "")
+                staged = table.stage(one, delivery.batches, delivery.schema)
+                if delivery.package or staged.rows or staged.rejected:  # an empty file is known from now on, an empty slice is nothing
+                    slices.append(one)
         return Part(task, tuple(slices))

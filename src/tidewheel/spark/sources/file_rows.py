@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidewheel.errors import TidewheelError
 from tidewheel.model.dead_letters import letters_batch, rows_batch
 from tidewheel.model.schema import nearest
 from tidewheel.spark.sources.lines import Numbers, closed_quotes, text_lines
@@ -57,6 +59,12 @@ class FileRows:
                 return iter(list(self._batches(path, content)))
             for _ in self._batches(path, content):
                 pass
+        except (MemoryError, TidewheelError):
+            raise
+        except OSError as e:
+            if e.errno is not None and e.errno != errno.ENOENT:
+                raise  # the system's trouble, not the file's: the batch comes again
+            raise Broken(_why(e)) from e
         except Exception as e:  # whatever damaged bytes make of a parser: it is the file that is broken, and the stream goes on
             raise Broken(_why(e)) from e
         return self._batches(path, content)

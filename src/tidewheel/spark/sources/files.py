@@ -48,8 +48,10 @@ class FolderSource:
         if reading.start != "earliest":
             raise InputError("a folder is read from its first file on; only Kafka has another start")
         # recursively, in the order of arrival; a file that vanished before its turn is none
-        options = {"pathGlobFilter": GLOB, "recursiveFileLookup": "true", "maxBytesPerTrigger": MOST_BYTES, "ignoreMissingFiles": "true"}
-        raw = spark.readStream.format("binaryFile").schema(SCHEMA).options(**options, **(reading.options or {})).load(self.address)
+        options = {"pathGlobFilter": GLOB, "recursiveFileLookup": "true", "ignoreMissingFiles": "true", **(reading.options or {})}
+        if not {"maxfilespertrigger", "maxbytespertrigger"} & {name.lower() for name in options}:  # Spark refuses both
+            options["maxBytesPerTrigger"] = MOST_BYTES
+        raw = spark.readStream.format("binaryFile").schema(SCHEMA).options(**options).load(self.address)
         columns = ["path", "length", "modificationTime"] if self.local else ["path", "length", "modificationTime", "content"]
         return raw.select(*columns, f.col("modificationTime").alias(ARRIVED))
 
@@ -66,13 +68,13 @@ class FolderSource:
 
     def _some(self, spark: SparkSession) -> Iterator[tuple[str, bytes | None]]:
         """The oldest files that can be read, by their names."""
-        if not self.local:
+        if not self.local or any(c in self.address for c in "*?[{"):
             options = {"pathGlobFilter": GLOB, "recursiveFileLookup": "true"}
             for row in spark.read.format("binaryFile").options(**options).load(self.address).limit(3).toLocalIterator():
                 yield row.path, bytes(row.content)
             return
         root = Path(self.address.removeprefix("file://"))
-        if not root.exists() and not any(c in str(root) for c in "*?[{"):
+        if not root.exists():
             raise NotFoundError(f"there is no folder {root}; make it first, files may come later")
         found = [root] if root.is_file() else [p for p in root.rglob("*") if p.is_file() and _readable(p)]
         for path in sorted(found, key=lambda p: p.stat().st_mtime)[:10]:

@@ -36,7 +36,7 @@ class RateSource:
     def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
-        raw = spark.readStream.format("rate").options(rowsPerSecond=str(self.rows_per_second), **(reading.options or {})).load()
+        raw = spark.readStream.format("rate").options(**{"rowsPerSecond": str(self.rows_per_second), **(reading.options or {})}).load()
         return raw.select("timestamp", "value", f.col("timestamp").alias(ARRIVED))
 
     def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:

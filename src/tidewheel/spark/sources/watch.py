@@ -7,12 +7,13 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
 from tidewheel.cluster.summon import summon
-from tidewheel.errors import OwnerLostError
+from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
 from tidewheel.spark.ingestion import OBSERVED
 from tidewheel.spark.options import Place
@@ -89,14 +90,22 @@ class Counters:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._owner = summon(place.root)
+        self._last = self._owner.table(place.table).metrics()
+        self._begun = False
 
     def __call__(self) -> TableMetrics:
-        try:
-            return self._owner.table(self._place.table).metrics()
-        except OwnerLostError:
-            self._owner.close()
-            self._owner = summon(self._place.root)
-            return self._owner.table(self._place.table).metrics()
+        """The counters: at first as they were when this was made, before the stream began; then as they are now, or were last while they
+        cannot be had. Whoever watches a stream must not end it.
+        """
+        if not self._begun:
+            self._begun = True
+            return self._last
+        with suppress(TidewheelError):
+            if self._owner.lost:
+                self._owner.close()
+                self._owner = summon(self._place.root)
+            self._last = self._owner.table(self._place.table).metrics()
+        return self._last
 
     def __enter__(self) -> Counters:
         return self
