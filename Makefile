@@ -11,15 +11,11 @@ KERNELS := $(shell find src -name kernels.py 2>/dev/null)
 JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java, for Spark" && apt-get update -qq && \
              { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1; }
 
-# Tests that start Spark again and again, or a broker beside it.
-LONG    := $(addprefix tests/,integration/test_spark_session.py integration/test_spark_sink.py integration/test_spark_changes.py integration/test_ingest_kafka.py \
-             integration/test_ingest_command.py integration/test_ingest_folder.py crash/test_stream_campaign.py)
-
 # Compiled files have to stay, or every start is a slow first start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test pipeline lint bench soak clean
+.PHONY: help setup demo test lint bench soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +26,7 @@ demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse 
 	@$(PY) -m tidewheel.surfaces.cli demo
 
 test: lint  ## set up, lint, then the tests
-	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(addprefix --ignore ,$(LONG))
-
-pipeline: setup  ## the long tests of the pipeline on Spark, with a real Kafka broker, kills and restarts; each file by itself
-	@for file in $(LONG); do $(PY) -m pytest $$file || exit 1; done
+	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 lint: setup  ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check .
@@ -44,8 +37,9 @@ lint: setup  ## ruff, mypy and the import contracts
 bench: setup  ## the benchmarks, on the data sets in DATA=folder
 	@$(PY) -m benchmarks --data $(DATA)
 
-soak: setup  ## the property tests with twenty times as many examples, hundreds of kills, ten minutes at full speed
-	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property tests/crash -n 2 --timeout 0
+soak: setup  ## the property tests with twenty times as many examples, hundreds of kills, ten minutes at full speed, a million messages
+	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property tests/crash -n 2 --dist loadfile --timeout 0
+	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/integration/test_ingest_kafka.py --timeout 0
 
 clean:  ## remove caches and build results (.venv stays: delete the folder to start over)
 	@rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(WARM)

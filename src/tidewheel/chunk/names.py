@@ -18,10 +18,11 @@ import re
 import secrets
 import time
 
+from tidewheel.env.files import TEMPORARY as TEMPORARY
+
 CATALOG = "catalog.sqlite"
 TABLES = "tables"
 ARROW = "arrow"
-TEMPORARY = ".tmp"
 LOGS = "logs"
 QUARANTINE = "quarantine"
 STAGING = "staging"

@@ -42,16 +42,6 @@ class DeadLetter:
     origin: str
 
 
-def has_letters(schema: pa.Schema) -> bool:
-    """Whether batches of this schema may hold dead letters."""
-    return bool(schema.get_field_index(BAD) >= 0)
-
-
-def without_hidden(schema: pa.Schema) -> pa.Schema:
-    """The part of a schema that is the table's business."""
-    return pa.schema([f for f in schema if f.name not in HIDDEN], schema.metadata)
-
-
 def with_hidden(schema: pa.Schema) -> pa.Schema:
     """The schema of a table's batches that may hold dead letters."""
     return pa.schema([*(f.with_nullable(True) for f in schema), *FIELDS], schema.metadata)

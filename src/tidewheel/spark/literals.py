@@ -20,6 +20,7 @@ def value_type(type_: pa.DataType) -> pa.DataType:
 
 
 def is_text(type_: pa.DataType) -> bool:
+    type_ = value_type(type_)
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 

@@ -175,7 +175,8 @@ class Streams:
             return ack
 
     def _load(self, stream: str, batch: int, parts: dict[SliceId, _Slice], written: Sequence[Written]) -> Ack:
-        """Publish a batch of which some slices are chunks already."""
+        """Publish a batch of which some slices are chunks already; packages are never among them."""
+        assert not any(one.package for one in parts)
         for one in written:
             self._loads.check(one.job)
         rejected = self._keep_rejects(stream, batch, parts)

@@ -38,12 +38,12 @@ class Delivery:
 Decoder = Callable[[Iterator[pa.RecordBatch]], Iterator[Delivery]]
 
 
-def decoder(rules: str, spec: TableSpec, known: Callable[[str], bool] = lambda package: False) -> Decoder:
-    """What turns the batches of a task into deliveries. `known` says which packages need not be read again."""
+def decoder(rules: str, spec: TableSpec) -> Decoder:
+    """What turns the batches of a task into deliveries."""
     found = rules_from_json(rules)
     maker = RowMaker(spec, found)
     if found.kind == FILES:
-        return FileDecoder(maker, found, known)
+        return FileDecoder(maker, found)
     return MessageDecoder(maker, found)
 
 
@@ -92,29 +92,24 @@ class MessageDecoder:
 class FileDecoder:
     """Files: batches with `path`, `length` and `modificationTime`, and `content` where tasks cannot open the file themselves."""
 
-    def __init__(self, maker: RowMaker, rules: Rules, known: Callable[[str], bool]) -> None:
+    def __init__(self, maker: RowMaker, rules: Rules) -> None:
         self._files = FileRows(maker, rules)
-        self._known = known
         self._schema = maker.spec.schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Delivery]:
         for batch in batches:
             for one in batch.to_pylist():
-                if not self._known(one["path"]):
-                    yield from self._deliver(one["path"], one["length"], one["modificationTime"], one.get("content"))
+                yield self._deliver(one["path"], one["length"], one["modificationTime"], one.get("content"))
 
-    def _deliver(self, path: str, length: int, modified: object, content: bytes | None) -> Iterator[Delivery]:
+    def _deliver(self, path: str, length: int, modified: object, content: bytes | None) -> Delivery:
         """A file is loaded whole or not at all: before the first of its rows is handed on, all of it has been read."""
         schema = with_hidden(self._schema)
         try:
-            found = Delivery(path, schema, self._files.read(path, length, content))
+            return Delivery(path, schema, self._files.read(path, length, content))
         except Broken as e:
             # not under its own name: when it has been mended it may come again
             package = broken_package(path, length, modified)
-            found = Delivery(package, schema, iter([letters_batch(self._schema, [DeadLetter(0, str(e), "", "", path)])]))
-            if self._known(package):
-                return
-        yield found
+            return Delivery(package, schema, iter([letters_batch(self._schema, [DeadLetter(0, str(e), "", "", path)])]))
 
 
 def payload(rules: Rules, wanted: pa.Schema) -> Payload:

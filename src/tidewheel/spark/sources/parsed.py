@@ -91,8 +91,3 @@ def extra_fields(names: Any, wanted: pa.Schema) -> str:
     known = set(wanted.names)
     extra = [str(n) for n in names if n not in known]
     return f"has fields that the table has no column for: {', '.join(extra[:5])}" if extra else ""
-
-
-def is_text(type_: pa.DataType) -> bool:
-    value = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from tidewheel.spark.sources.parsed import Parsed, Part, halving, is_text, joined, only_wanted, texts
+from tidewheel.spark.literals import is_text
+from tidewheel.spark.sources.parsed import Parsed, Part, halving, joined, only_wanted, texts
 
 
 class CsvPayload:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from tidewheel.spark.sources.parsed import Numbers, Parsed, Part, extra_fields, is_text, joined, texts
+from tidewheel.spark.literals import is_text
+from tidewheel.spark.sources.parsed import Numbers, Parsed, Part, extra_fields, joined, texts
 
 FEW = 256
 """Records that are read one by one where one is odd: trying Arrow again costs as much as these."""
