@@ -1,8 +1,8 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
-`v1` and `v2` were closed, `v2` with rows of several generations in its chunks; `log1` was left by a killed owner, with rows that are in
-its log only. Run once per format version, with the first Tidewheel that writes it: `python tests/compat/make_samples.py v1`. The samples
-are then checked in and never made again. A later format gets a folder of its own beside them.
+`v1` and `v2` were closed, `v2` with rows of several generations in its chunks; `log1` and `log2` were left by killed owners, with rows
+that are in their logs only, in `log2` also of a stream. Run once per format version, with the first Tidewheel that writes it: `python
+tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import tidewheel as tw
+from tidewheel.model.delivery import SliceId
 
 DAY = dt.datetime(2026, 1, 1)
 N = 120
@@ -124,7 +125,14 @@ def make(root: Path, size: int = N) -> dict[str, pa.Table]:
     }
 
 
-def make_log(root: Path) -> dict[str, pa.Table]:
+def deliver(table: tw.Table, data: pa.Table) -> None:
+    """As batch 7 of a stream, which is a package as well."""
+    slice_id = SliceId("sensors", "run", 7, 0, 0, "file")
+    table._engine.stage(slice_id, data.to_batches(), data.schema)
+    table._engine.commit_batch("sensors", "run", 7, [slice_id])
+
+
+def make_log(root: Path, stream: bool) -> dict[str, pa.Table]:
     """As `make`, but most rows are only in the log: every encoding, several servers, late rows, a package, rejects, a mask."""
     wh = tw.open(root, settings=tw.Settings(leaf_rows=16, indexing_servers=2, late_after=0.0))
     data = everything()
@@ -143,7 +151,7 @@ def make_log(root: Path) -> dict[str, pa.Table]:
 
     data = flows()
     table = wh.create_table("flows", data.schema, time="day", key=tw.ip("src"), partition="7 days")
-    table.insert(data)
+    deliver(table, data) if stream else table.insert(data)
     table.insert([{"n": 1, "src": "nowhere", "day": DAY.date()}], on_bad="reject", package="dirty")
 
     data = floats()
@@ -168,13 +176,13 @@ def main(version: str) -> None:
     (folder / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        expected = make_log(root) if version.startswith("log") else make(root) if version == "v1" else make(root, size=7)
+        expected = make_log(root, version != "log1") if version.startswith("log") else make(root) if version == "v1" else make(root, size=7)
         shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:
             out.write_table(table.combine_chunks())
     print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) // 1024} KB")
-    os._exit(0)  # the owner of `log1` is never closed
+    os._exit(0)  # the owner of a log is never closed
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 
 def test_there_is_a_sample_of_every_version() -> None:
-    assert VERSIONS == ["log1", "v1", "v2"]
+    assert VERSIONS == ["log1", "log2", "v1", "v2"]
     for version in VERSIONS:
         size = sum(f.stat().st_size for f in (HERE / version).rglob("*") if f.is_file())
         assert 0 < size < 200 * 1024
@@ -63,6 +63,9 @@ def test_a_log_is_replayed(opened: tuple[str, tw.Warehouse]) -> None:
         assert replayed == {"everything": 70, "points": 8, "flows": 120, "flows$rejects": 1, "floats": 5}
     else:
         assert replayed == {}
+    flows = wh.table("flows")._engine
+    assert flows.last_batch("sensors") == (7 if version == "log2" else None)
+    assert wh.table("flows").insert(expected(version, "flows").slice(0, 1), package="file").duplicate == (version == "log2")
 
 
 def test_keys_and_times_prune_and_decide(opened: tuple[str, tw.Warehouse]) -> None:

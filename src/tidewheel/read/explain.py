@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from tidewheel.model.query import Plan
@@ -56,5 +57,7 @@ def _cell(scalar: pa.Scalar) -> str:
         value = scalar.as_py()
     except (OverflowError, ValueError):  # a time that Python has no date for
         value = getattr(scalar, "value", "?")
+    if value is not None and pa.types.is_float32(scalar.type):
+        value = np.float32(value)  # as short as its own precision
     text = "" if value is None else str(value)
     return text if len(text) <= 40 else text[:39] + "…"
