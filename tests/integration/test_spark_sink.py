@@ -221,3 +221,43 @@ def test_a_name_for_the_stream(spark: SparkSession, tmp_path: Path, folder: Fold
         shutil.rmtree(tmp_path / "checkpoint")
         run(folder.stream(spark), tmp_path, streamName="files")
         assert keys(tmp_path) == folder.rows
+
+
+def test_a_table_that_is_dropped_and_made_anew(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+    """Spark's Python processes outlive queries, and must not hold on to a table that is gone."""
+    with tw.open(tmp_path / "wh") as wh:
+        folder.arrive()
+        run(folder.stream(spark), tmp_path, time="ts", key="k")
+        wh.drop_table("taxi")
+        shutil.rmtree(tmp_path / "checkpoint")
+        run(folder.stream(spark), tmp_path, time="ts", key="k")
+        assert keys(tmp_path) == folder.rows
+
+
+def test_large_slices_become_chunks(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+    """A task of 24 MB writes chunks, beside one that is small; a row that does not fit is a reject, once."""
+    large, small = 600_000, 1000
+    ids = pa.array(range(large + small), pa.int64())
+    pad = pa.array([None if i == 7 else "x" * 24 for i in range(large + small)], pa.string())
+    table = pa.table({"k": ids, "ts": ids.cast(pa.timestamp("us", "UTC")), "pad": pad})
+    pq.write_table(table.slice(0, large), folder.path / "a.parquet")
+    pq.write_table(table.slice(large), folder.path / "b.parquet")
+    with tw.open(tmp_path / "wh") as wh:
+        fields = [("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), pa.field("pad", pa.string(), nullable=False)]
+        wh.create_table("taxi", pa.schema(fields), time="ts", key="k")
+        stream = spark.readStream.schema("k long, ts timestamp, pad string").parquet(str(folder.path))
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 30))
+        spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 30))
+        try:
+            run(stream, tmp_path)
+        finally:
+            for name in ("maxPartitionBytes", "openCostInBytes"):
+                spark.conf.unset(f"spark.sql.files.{name}")
+        taxi = wh.table("taxi")
+        found = taxi.query(columns=["k"]).to_arrow()["k"].combine_chunks().sort()
+        assert found.equals(pa.array([i for i in range(large + small) if i != 7], pa.int64()))
+        state = taxi._engine.state()
+        assert state.chunks >= 2 and state.fresh_rows == 0  # none of them came through the log
+        (reject,) = taxi.rejects().to_arrow().to_pylist()
+        assert reject["column"] == "pad" and reject["batch"] == 0 and "partition" in reject["origin"]
+        assert [name for _, _, names in os.walk(tmp_path / "wh" / "staging") for name in names] == []

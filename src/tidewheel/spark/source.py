@@ -27,9 +27,6 @@ FORMAT = "tidewheel"
 _LOCATION = "tidewheel.location"
 """Metadata of a column of a table in Spark's catalog: Spark forgets the options of CREATE TABLE, but not the schema."""
 
-_checked: set[tuple[Place, str]] = set()
-"""Streams whose schema was compared in this process: it is called for every batch."""
-
 
 class TidewheelSource(DataSource):
     """Spark makes one for every load, save and start, and sends copies of it about."""
@@ -113,10 +110,7 @@ class TidewheelSource(DataSource):
             from tidewheel.spark.sources.decoding_sink import DecodingSink
 
             return DecodingSink(place, given.get("streamName"), decode)
-        asked = (place, schema.json())
-        if asked not in _checked:
-            target(place, schema, given, hidden=True)
-            _checked.add(asked)
+        target(place, schema, given, hidden=True)  # for every batch: a millisecond, and the table may be dropped and made anew
         return StreamSink(place, given.get("streamName"))
 
     def _options(self) -> Mapping[str, str]:
