@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
 from tidewheel.seat import Seat
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pds
 
 
 class Table:
@@ -109,6 +112,16 @@ class Table:
     def rejects(self) -> Result:
         """The rows that were refused with `on_bad="reject"`: when, where, why, and the row as JSON text."""
         return self._engine.rejects()
+
+    def dataset(self) -> pds.Dataset:
+        """The table as an Arrow dataset, which DuckDB, Polars and others scan with their own columns and filters.
+
+        Every scan shows the table as it is when it begins, and reads only the regions that the filter leaves.
+        """
+        from tidewheel.sql.dataset import TableDataset
+        from tidewheel.sql.versions import pin
+
+        return TableDataset(self._engine.spec, lambda: pin(self._engine))
 
     def flush(self) -> None:
         """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from tidewheel.cluster.protocol import Engine
 from tidewheel.errors import ClosedError, SettingsError
+from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
+from tidewheel.read.result import Result
 from tidewheel.seat import Seat, open_seat
 from tidewheel.settings import Settings
 from tidewheel.table import Table
-from tidewheel.write.recover import Recovery
 
 
 def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> Warehouse:
@@ -58,6 +60,30 @@ class Warehouse:
     def drop_table(self, name: str) -> None:
         """Drop a table and its rejects. Results that are still being read go on; their files are deleted after."""
         self._live().drop(name)
+
+    def sql(
+        self,
+        statement: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        max_rows: float | None = None,
+        max_bytes: float | None = None,
+    ) -> Result:
+        """The answer to an SQL statement that reads: SELECT of anything DuckDB can do, over any number of tables; EXPLAIN of it.
+
+        Values for `?` come as a list, for `$name` as a mapping. All tables are shown as they were at one moment. The result is lazy;
+        what is wrong with the statement is said here, with the place. Limits are those of `Table.query`.
+        """
+        from tidewheel.sql.ask import ask
+
+        return ask(self._live(), statement, parameters, timeout, max_rows, max_bytes)
+
+    def cancel(self, query: int) -> bool:
+        """End a statement of this process by its `id` in system.queries. False if it had ended already."""
+        from tidewheel.sql.queries import queries
+
+        return queries.cancel(self._live().root, query)
 
     @property
     def recovery(self) -> Recovery:

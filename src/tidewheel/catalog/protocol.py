@@ -51,6 +51,10 @@ class CatalogReader(Protocol):
         """The greatest batch of a stream that was committed. Only the newest of a stream are kept."""
         ...
 
+    def streams(self, table_id: int) -> list[StreamBatchRecord]:
+        """The greatest batch of each stream that was committed, ordered by the name of the stream."""
+        ...
+
     def servers(self, table_id: int) -> list[ServerRecord]:
         """Ordered by server number."""
         ...

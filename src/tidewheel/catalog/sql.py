@@ -126,6 +126,13 @@ class SqlCatalog:
             row = conn.execute(query.order_by(b.batch.desc()).limit(1)).first()
             return None if row is None else StreamBatchRecord(*row)
 
+    def streams(self, table_id: int) -> list[StreamBatchRecord]:
+        b = stream_batches.c
+        query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id).order_by(b.stream, b.batch)
+        with self._reading() as conn:
+            last = {row.stream: StreamBatchRecord(*row) for row in conn.execute(query)}
+            return list(last.values())
+
     def servers(self, table_id: int) -> list[ServerRecord]:
         query = select(servers.c.server, servers.c.key_lo, servers.c.prefix).where(servers.c.table_id == table_id)
         with self._reading() as conn:

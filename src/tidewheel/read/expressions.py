@@ -45,7 +45,7 @@ def _connect(memory: int) -> Any:
     database = duckdb.connect(":memory:")
     folder = os.path.join(tempfile.gettempdir(), f"tidewheel-{os.getpid()}-{next(_numbers)}")
     for setting in (
-        "TimeZone = 'UTC'",
+        "GLOBAL TimeZone = 'UTC'",  # or only this connection has it, and its cursors the machine's
         f"memory_limit = '{memory // 1024}KiB'",
         f"temp_directory = '{folder}'",
         "python_enable_replacements = false",

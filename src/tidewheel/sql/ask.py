@@ -1,0 +1,132 @@
+"""How a statement is asked of a warehouse: parsed, its tables found and pinned together, and bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.errors import NotFoundError, QueryError
+from tidewheel.model.query import Query
+from tidewheel.model.schema import nearest
+from tidewheel.read.limits import Limits
+from tidewheel.read.result import Result
+from tidewheel.sql.database import Database, database
+from tidewheel.sql.direct import asked_of
+from tidewheel.sql.direct_result import DirectResult
+from tidewheel.sql.explain import explained
+from tidewheel.sql.hints import narrowed
+from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.reading import Inputs
+from tidewheel.sql.result import Parameters, SqlResult, Text
+from tidewheel.sql.statement import SYSTEM, Reference, Statement, parse
+from tidewheel.sql.summary import NAME, rewritten
+from tidewheel.sql.system import system_table
+from tidewheel.sql.versions import PinnedVersion, pin_all
+
+_PLAN = "·plan"
+"""What the rows of EXPLAIN are called. No table can be called so."""
+
+
+def ask(
+    engine: Engine, text: str, parameters: Any, timeout: float | None = None, max_rows: float | None = None, max_bytes: float | None = None
+) -> Result:
+    """The answer to a statement. All that can be wrong with it before rows are read is found here."""
+    if not isinstance(text, str):
+        raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
+    statement = parse(text)
+    if statement.shows_tables:
+        statement = parse("SELECT name FROM system.tables ORDER BY name")
+    values = _parameters(parameters)
+    limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
+    inputs = _inputs(engine, statement)
+    if statement.direct is not None and len(inputs.tables) == 1:
+        (table,) = inputs.tables.values()
+        asked = asked_of(statement.direct, table.spec, values)
+        if asked is not None:
+            return DirectResult(engine.root, table, asked, limits, text)
+    _take_hints(statement, inputs, values)
+    place = database(limits.bytes)
+    if statement.explain:
+        rows = explained(place, inputs, limits, statement.text, values, statement.explain == "analyze")
+        return SqlResult(place, Inputs(engine.root, {}, {_PLAN: rows}), limits, Text(text, f'SELECT * FROM "{_PLAN}"'), None)
+    return _summary(engine, statement, inputs, limits, place, values) or SqlResult(
+        place, inputs, limits, Text(text, statement.text), values
+    )
+
+
+def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
+    for name, table in inputs.tables.items() if statement.hints else ():
+        narrow = narrowed((hint for hint in statement.hints if hint.table.lower() == name.lower()), table.spec, values)
+        if narrow is not None:
+            inputs.narrow[name] = narrow
+
+
+def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, place: Database, values: Parameters) -> Result | None:
+    """The answer from what chunks know of themselves, if that is all that is asked."""
+    asked, tables = statement.summary, list(inputs.tables.values())
+    if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
+        return None
+    found = tables[0].summary(asked.columns)
+    if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
+        return None
+    stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
+    return SqlResult(place, stands, limits, Text(statement.original, run), values)
+
+
+def _parameters(given: Any) -> Parameters:
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        if not all(isinstance(name, str) for name in given):
+            raise QueryError(f"parameters by name have texts as names, not {list(given)!r}")
+        return {name.removeprefix("$"): _value(value) for name, value in given.items()}
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise QueryError(f"parameters are a list for ? or a mapping for $name, not {given!r}")
+    return [_value(value) for value in given]
+
+
+def _value(value: Any) -> Any:
+    """As DuckDB takes it."""
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    item = getattr(value, "item", None)  # a scalar of NumPy
+    return item() if type(value).__module__ == "numpy" and callable(item) and getattr(value, "dtype", None) != "M8[ns]" else value
+
+
+def _inputs(engine: Engine, statement: Statement) -> Inputs:
+    found: dict[str, TableEngine] = {}
+    for reference in statement.tables:
+        table = _table(engine, reference, statement)
+        if table is None:
+            continue
+        name = table.spec.name
+        other = next((one for one in found if one.lower() == name.lower() and one != name), None)
+        if other is not None:
+            said = f"tables {other} and {name} differ only in case, which SQL ignores: one statement cannot read both"
+            raise QueryError(pointed(said, statement.original, reference.place))
+        found[name] = table
+    pinned = pin_all(list(found.values()))
+    others = {f"{SYSTEM}.{name}": system_table(engine, name) for name in statement.system}
+    return Inputs(engine.root, dict(zip(found, pinned, strict=True)), others)
+
+
+def _table(engine: Engine, reference: Reference, statement: Statement) -> TableEngine | None:
+    """The table that is meant: SQL does not tell upper from lower case."""
+    try:
+        return engine.table(reference.name)
+    except NotFoundError:
+        pass
+    known = engine.tables()
+    alike = [name for name in known if name.lower() == reference.name.lower()]
+    if len(alike) == 1:
+        return engine.table(alike[0])
+    if reference.optional:
+        return None
+    if alike:
+        said = f"tables {' and '.join(alike)} differ only in case, which SQL ignores; read them with wh.table(...)"
+    else:
+        said = f"there is no table {reference.name!r}.{nearest(reference.name, known)} Tables: {', '.join(known) or 'none yet'}"
+    raise QueryError(pointed(said, statement.original, reference.place))

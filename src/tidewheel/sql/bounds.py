@@ -1,0 +1,358 @@
+"""Bounds: from a condition on rows to the boxes of key and time that hold every row it keeps.
+
+Boxes prune: a condition that is not understood leaves them wide. If they are `exact`, they also decide, and nobody has to look at the
+rows again. No two boxes overlap, so a row is found once. Values are compared as Python's: whole numbers stand for themselves, times for
+their codes, text compares as its UTF-8 bytes do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import QueryError
+from tidewheel.model.coders import key_coder
+from tidewheel.model.query import Query
+from tidewheel.model.schema import Ip, TableSpec, ZOrder
+from tidewheel.model.times import DATE_UNITS, TimeAxis
+from tidewheel.sql.predicates import (
+    AT_LEAST,
+    AT_MOST,
+    EQUAL,
+    INVERSE,
+    LESS,
+    MORE,
+    UNEQUAL,
+    Both,
+    Comparison,
+    Condition,
+    Either,
+    IsNull,
+    Negation,
+    OneOf,
+)
+
+MOST_BOXES = 64
+"""Each is a query of its own. A condition that needs more gets fewer and wider ones."""
+
+_MOST_UNEVEN = 16
+"""Boxes that are bounded in several columns, which are compared each with each."""
+
+_MOST_VALUES = 1000
+"""Of a list of values that are looked at one by one."""
+
+_LARGE = 1 << 53
+"""From here on a float does not stand for one whole number alone, and who compares the two may round."""
+
+Interval = tuple[Any, Any]
+"""Closed; None is open."""
+Box = Mapping[str, Interval]
+"""What it does not name is unbounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where the rows of a condition are."""
+
+    boxes: tuple[Box, ...]
+    exact: bool
+    """Every row in the boxes satisfies the condition."""
+
+    def queries(self, spec: TableSpec, **more: Any) -> list[Query]:
+        """One query for each box."""
+        return [_query(spec, box, more) for box in self.boxes]
+
+
+EVERYTHING = Bounds(({},), True)
+
+
+def bounds_of(condition: Condition | None, spec: TableSpec) -> Bounds:
+    """The boxes of a condition, which may read any column of the table."""
+    if condition is None:
+        return EVERYTHING
+    found = _Finder(spec).find(condition, False)
+    boxes, even = _apart(found.boxes)
+    checked = [_possible(box, spec) for box in boxes]
+    if any(after != before for after, before in zip(checked, boxes, strict=True)):
+        boxes, even = _apart(checked)
+        even = False
+    return Bounds(tuple(boxes), found.exact and even)
+
+
+def _query(spec: TableSpec, box: Box, more: dict[str, Any]) -> Query:
+    time = box.get(spec.time.column)
+    columns = spec.key.columns
+    if isinstance(spec.key, ZOrder):
+        ends = [box.get(column, (None, None)) for column in columns]
+        corners = tuple(lo for lo, _ in ends) + tuple(hi for _, hi in ends)
+        return Query(box=None if all(c is None for c in corners) else corners, time=time, **more)
+    key = box.get(columns[0])
+    if isinstance(spec.key, Ip) and key is not None:
+        key = _address_text(key[0]), _address_text(key[1])
+    return Query(key=key, time=time, **more)
+
+
+def _possible(box: Box, spec: TableSpec) -> Box:
+    """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""
+    if isinstance(spec.key, (ZOrder, Ip)) or spec.key.columns[0] not in box:
+        return box
+    try:
+        key_coder(spec).intervals(*box[spec.key.columns[0]])
+    except QueryError:
+        return {column: interval for column, interval in box.items() if column != spec.key.columns[0]}
+    return box
+
+
+Address = tuple[int, int]
+"""Version and number: they rise as keys do, which their texts do not."""
+
+
+def _address(value: Any) -> Address | None:
+    try:
+        found = ipaddress.ip_address(value)
+    except ValueError:
+        return None
+    return found.version, int(found)
+
+
+def _address_text(address: Address | None) -> str | None:
+    if address is None:
+        return None
+    return str(ipaddress.IPv4Address(address[1]) if address[0] == 4 else ipaddress.IPv6Address(address[1]))
+
+
+# ---- one column -----------------------------------------------------------------------------------------------
+
+
+class _Finder:
+    def __init__(self, spec: TableSpec) -> None:
+        self._never_null = {*spec.key.columns, spec.time.column}
+        self._address = spec.key.column if isinstance(spec.key, Ip) else None
+        self._types = {name: _value_type(spec.schema.field(name).type) for name in self._never_null}
+        self._axis = spec.time
+
+    def find(self, condition: Condition, negated: bool) -> Bounds:
+        match condition:
+            case Negation(of):
+                return self.find(of, not negated)
+            case Both(left, right) | Either(left, right):
+                a, b = self.find(left, negated), self.find(right, negated)
+                return _both(a, b) if isinstance(condition, Both) != negated else _either(a, b)
+            case IsNull(column) if column in self._never_null:
+                return EVERYTHING if negated else Bounds((), True)
+            case Comparison(column, op, value) if column in self._never_null:
+                return self._compared(column, INVERSE[op] if negated else op, value)
+            case OneOf(column, values) if column in self._never_null and not negated:
+                return self._one_of(column, values)
+        return Bounds(({},), False)
+
+    def _one_of(self, column: str, values: pa.Array) -> Bounds:
+        if len(values) > _MOST_VALUES:
+            return self._between_ends(column, values)
+        found = [self._compared(column, EQUAL, value) for value in values]
+        boxes = [box for one in found for box in one.boxes]
+        if any(not box for box in boxes):
+            return Bounds(({},), False)
+        joined, even = _apart(boxes)
+        return Bounds(tuple(joined), even and all(one.exact for one in found))
+
+    def _between_ends(self, column: str, values: pa.Array) -> Bounds:
+        """Of a long list only the ends are looked at."""
+        t = pa.types
+        if column == self._address or not (t.is_integer(values.type) or t.is_timestamp(values.type) or t.is_string(values.type)):
+            return Bounds(({},), False)
+        ends = pc.min_max(values)
+        whole = _both(self._compared(column, AT_LEAST, ends["min"]), self._compared(column, AT_MOST, ends["max"]))
+        return Bounds(whole.boxes, False)
+
+    def _compared(self, column: str, op: str, value: pa.Scalar) -> Bounds:
+        type_ = self._types[column]
+        wide = Bounds(({},), False)
+        if column == self._address:
+            address = _address(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
+            return Bounds(({column: (address, address)},), False) if op == EQUAL and address is not None else wide
+        axis = self._axis if column == self._axis.column else _axis(column, type_)
+        if axis is not None or pa.types.is_integer(type_) or pa.types.is_boolean(type_):
+            ends = _time_ends(value, axis) if axis is not None and not pa.types.is_integer(type_) else _whole_ends(value)
+            return wide if ends is None else _whole(column, op, *ends)
+        try:
+            bound = _bound(value, type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            bound = None
+        return wide if bound is None else _dense(column, op, bound)
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _axis(column: str, type_: pa.DataType) -> TimeAxis | None:
+    if pa.types.is_timestamp(type_):
+        return TimeAxis(column, type_.unit)
+    return TimeAxis(column, DATE_UNITS[type_]) if type_ in DATE_UNITS else None
+
+
+def _time_ends(value: pa.Scalar, axis: TimeAxis) -> tuple[int, int] | None:
+    """The first code that is not before a moment, and the last that is not after it."""
+    own = _axis("", value.type)
+    if own is None:
+        return None
+    nanos = value.value * own.nanos
+    return -(-nanos // axis.nanos), nanos // axis.nanos
+
+
+def _whole_ends(value: pa.Scalar) -> tuple[int, int] | None:
+    """The first whole number that is not below a number, and the last that is not above it."""
+    number: Any = value.as_py()
+    if isinstance(number, int):
+        return int(number), int(number)
+    if isinstance(number, (float, Decimal)) and math.isfinite(number) and -_LARGE < number < _LARGE:
+        return math.ceil(number), math.floor(number)
+    return None
+
+
+def _whole(column: str, op: str, first: int, last: int) -> Bounds:
+    """Of numbers that have neighbours: every interval can be closed."""
+    match op:
+        case "=":
+            return Bounds(({column: (first, last)},) if first <= last else (), True)
+        case ">=":
+            return Bounds(({column: (first, None)},), True)
+        case ">":
+            return Bounds(({column: (last + 1, None)},), True)
+        case "<=":
+            return Bounds(({column: (None, last)},), True)
+        case "<":
+            return Bounds(({column: (None, first - 1)},), True)
+    return Bounds(({column: (None, first - 1)}, {column: (last + 1, None)}), True)
+
+
+def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
+    """A value as a bound of a column, or None if it cannot be one."""
+    t = pa.types
+    said: Any = value.as_py()
+    if t.is_floating(type_):
+        if isinstance(said, bool) or not isinstance(said, (int, float)) or isinstance(said, int) and abs(said) >= _LARGE:
+            return None
+        return None if math.isnan(said) else float(said) + 0.0
+    if t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_):
+        return said if isinstance(said, str) else None
+    if t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
+        return said if isinstance(said, bytes) else None
+    if t.is_decimal(type_):
+        return Decimal(said) if isinstance(said, (int, Decimal)) and not isinstance(said, bool) else None
+    return None
+
+
+def _dense(column: str, op: str, bound: Any) -> Bounds:
+    """Of values without neighbours: an open end is closed, and lets one value too much in."""
+    above, below = bound, bound
+    if isinstance(bound, float) and op in (MORE, LESS):
+        above, below = math.nextafter(bound, math.inf), math.nextafter(bound, -math.inf)
+    exact = op in (EQUAL, AT_LEAST, AT_MOST) or isinstance(bound, float) and math.isfinite(bound) and op != UNEQUAL
+    lo = bound if op in (EQUAL, AT_LEAST) else above if op == MORE else None
+    hi = bound if op in (EQUAL, AT_MOST) else below if op == LESS else None
+    return Bounds(({} if op == UNEQUAL else {column: (lo, hi)},), exact)
+
+
+# ---- several --------------------------------------------------------------------------------------------------
+
+
+def _both(a: Bounds, b: Bounds) -> Bounds:
+    if len(a.boxes) * len(b.boxes) > MOST_BOXES:
+        a, b = (_hull(a), b) if len(a.boxes) > len(b.boxes) else (a, _hull(b))
+    met = [box for one in a.boxes for two in b.boxes if (box := _meet(one, two)) is not None]
+    return Bounds(tuple(met), a.exact and b.exact)
+
+
+def _either(a: Bounds, b: Bounds) -> Bounds:
+    joined, even = _apart(a.boxes + b.boxes)
+    return Bounds(tuple(joined), even and a.exact and b.exact)
+
+
+def _meet(a: Box, b: Box) -> Box | None:
+    """What two boxes have in common; None if that is nothing."""
+    met = dict(a)
+    for column, (lo, hi) in b.items():
+        lo0, hi0 = met.get(column, (None, None))
+        met[column] = (
+            lo0 if lo is None else lo if lo0 is None else max(lo, lo0),
+            hi0 if hi is None else hi if hi0 is None else min(hi, hi0),
+        )
+    return met if all(lo is None or hi is None or lo <= hi for lo, hi in met.values()) else None
+
+
+def _join(a: Box, b: Box) -> Box:
+    """The smallest box around both."""
+    joined = {}
+    for column in a.keys() & b.keys():
+        (lo0, hi0), (lo1, hi1) = a[column], b[column]
+        lo = None if lo0 is None or lo1 is None else min(lo0, lo1)
+        hi = None if hi0 is None or hi1 is None else max(hi0, hi1)
+        if lo is not None or hi is not None:
+            joined[column] = (lo, hi)
+    return joined
+
+
+def _around(boxes: Iterable[Box]) -> Box:
+    whole: Box | None = None
+    for box in boxes:
+        whole = box if whole is None else _join(whole, box)
+    return {} if whole is None else whole
+
+
+def _hull(bounds: Bounds) -> Bounds:
+    return bounds if len(bounds.boxes) < 2 else Bounds((_around(bounds.boxes),), False)
+
+
+def _apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:
+    """The boxes, with those that overlap joined; and whether that has let nothing in."""
+    left = [box for box in boxes if all(lo is None or hi is None or lo <= hi for lo, hi in box.values())]
+    if len(left) < 2:
+        return left, True
+    columns = {column for box in left for column in box}
+    if any(not box for box in left):
+        return [{}], True
+    if len(columns) == 1:
+        return _line(left, columns.pop())
+    if len(left) > _MOST_UNEVEN:
+        return [_around(left)], False
+    even = True
+    found: list[Box] = []
+    while left:
+        box = left.pop()
+        other = next((one for one in found if _meet(one, box) is not None), None)
+        if other is None:
+            found.append(box)
+            continue
+        found.remove(other)
+        joined = _join(other, box)
+        even = even and joined in (other, box)
+        left.append(joined)
+    return found, even
+
+
+def _line(boxes: list[Box], column: str) -> tuple[list[Box], bool]:
+    """Boxes of one column: sorted, and joined where they touch."""
+    intervals = sorted((box[column] for box in boxes), key=lambda i: (i[0] is not None, i[0] if i[0] is not None else 0))
+    merged: list[Interval] = []
+    for lo, hi in intervals:
+        if merged and _touches(merged[-1][1], lo):
+            before = merged[-1]
+            merged[-1] = (before[0], None if hi is None or before[1] is None else max(hi, before[1]))
+        else:
+            merged.append((lo, hi))
+    if len(merged) <= MOST_BOXES:
+        return [{column: interval} if interval != (None, None) else {} for interval in merged], True
+    return [_around({column: interval} for interval in merged)], False
+
+
+def _touches(hi: Any, lo: Any) -> bool:
+    return hi is None or lo is None or lo <= hi or isinstance(hi, int) and isinstance(lo, int) and lo == hi + 1

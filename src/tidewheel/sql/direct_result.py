@@ -1,0 +1,171 @@
+"""The result of a statement that DuckDB only parsed: one scan of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.errors import CancelledError
+from tidewheel.model.query import Plan, Stats
+from tidewheel.model.schema import TableSpec
+from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.read.explain import plan_text
+from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
+from tidewheel.read.result import Result
+from tidewheel.sql.direct import Asked
+from tidewheel.sql.queries import queries
+from tidewheel.sql.scan import Pinned, Scan
+
+
+class DirectResult(Result):
+    """Planned when it is made; read when it is asked for, each time anew and over the same rows."""
+
+    def __init__(self, root: Path, table: Pinned, asked: Asked, limits: Limits, written: str) -> None:
+        began = perf_counter()
+        self.schema = asked.schema
+        self.stats = Stats()
+        self._root = root
+        self._table = table
+        self._asked = asked
+        self._limits = limits
+        self._written = written
+        self._rows: int | None = 1 if asked.count and asked.limit is None else None
+        self._ready: Scan | None = None
+        self._ready = self._last = self._scan()
+        self._tell(self._last)
+        self._spent = perf_counter() - began
+        self.stats.milliseconds = self._spent * 1e3
+
+    def _scan(self) -> Scan:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            return ready
+        limits: dict[str, Any] = {"max_rows": NEVER}
+        if self._limits.seconds != NEVER:
+            limits["timeout"] = self._limits.seconds
+        if self._limits.bytes != NEVER:
+            limits["max_bytes"] = self._limits.bytes
+        return Scan(self._table, self._asked.columns, self._asked.condition, **limits)
+
+    def _tell(self, scan: Scan) -> None:
+        cost = scan.stats
+        for field in fields(Stats):
+            if field.name not in ("rows_returned", "bytes", "milliseconds"):
+                setattr(self.stats, field.name, getattr(cost, field.name))
+
+    # ---- taking it --------------------------------------------------------------------------------------
+
+    def _found(self, scan: Scan, of: Cancellable) -> Iterator[pa.RecordBatch]:
+        asked = self._asked
+        left = NEVER if asked.limit is None else asked.limit
+        if asked.count:
+            rows = 0
+            for batch in scan if left else ():
+                _check(of)
+                rows += batch.num_rows
+            if left:
+                yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], schema=self.schema)
+            return
+        for batch in scan if left else ():
+            _check(of)
+            part = batch if batch.num_rows <= left else batch.slice(0, int(left))
+            left -= part.num_rows
+            yield pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
+            if not left:
+                return
+
+    def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        began, spent, rows, size = perf_counter(), 0.0, 0, 0
+        who = self if of is None else of
+        watch = Watch(self._limits, who, self._spent)
+        asked = queries.begin(self._root, self._written, self.cancel)
+        error: BaseException | None = None
+        try:
+            watch.check()
+            scan = self._last = self._scan()
+            for batch in self._found(scan, who):
+                watch.check()
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+                watch.count(rows)
+                watch.take(batch.nbytes if whole else 0)
+                left = perf_counter()
+                spent += left - began
+                yield batch
+                began = perf_counter()
+                watch.pause(left)
+            self._rows = rows
+            self._tell(scan)
+            self.stats.rows_returned, self.stats.bytes = rows, size
+            self.stats.milliseconds = (self._spent + spent + perf_counter() - began) * 1e3
+        except GeneratorExit:  # nobody wants more
+            raise
+        except BaseException as e:
+            error = e
+            raise
+        finally:
+            queries.end(asked, error, replace(self.stats))
+            error = None
+
+    def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = []
+        left = rows
+        for batch in self._found(self._scan(), self if of is None else of):
+            found.append(batch.slice(0, left))
+            left -= found[-1].num_rows
+            if left <= 0:
+                break
+        return found
+
+    def _count(self, of: Cancellable | None = None) -> int:
+        if self._rows is None:
+            for _ in self._batches(False, of):
+                pass
+        assert self._rows is not None
+        return self._rows
+
+    def known_rows(self) -> int | None:
+        return self._rows
+
+    def _counts_cheaply(self) -> bool:
+        return self._rows is not None
+
+    # ---- what is known about it -------------------------------------------------------------------------
+
+    @property
+    def scans(self) -> list[Scan]:
+        return [self._last]
+
+    @property
+    def plan(self) -> Plan:
+        plans = self._last.plans
+        intervals = tuple(interval for plan in plans for interval in plan.key_intervals)
+        time = (min((p.time[0] for p in plans), default=INT64_MIN), max((p.time[1] for p in plans), default=INT64_MAX))
+        return Plan(self._table.spec.name, self.generation, intervals, time, tuple(s for p in plans for s in p.subqueries), self.stats)
+
+    def explain(self) -> str:
+        return "\n".join(plan_text(plan, self._table.spec) for plan in self._last.plans) or "no row can match, nothing is read"
+
+    @property
+    def generation(self) -> int:
+        return self._table.generation
+
+    @property
+    def generations(self) -> dict[str, int]:
+        """The generation of each table that it shows."""
+        return {self._table.spec.name: self._table.generation}
+
+    def _spec(self) -> TableSpec:
+        return self._table.spec
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def _check(of: Cancellable) -> None:
+    if of.cancelled:
+        raise CancelledError("the statement was cancelled; ask it again")

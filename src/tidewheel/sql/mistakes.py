@@ -1,0 +1,57 @@
+"""What is wrong with a statement, said with the place where it is wrong and the name that was probably meant."""
+
+from __future__ import annotations
+
+import re
+
+from tidewheel.model.schema import nearest
+
+_KIND = re.compile(r"\A[A-Z][A-Za-z ]* Error: ")
+_CANDIDATES = re.compile(r"((?:^\t.*\n){6})(?:^\t.*\n)+", re.MULTILINE)
+_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
+_HINTED = ("Did you mean", "Candidate")
+
+
+AGAIN = "EXPLAIN\n"
+"""What is put before a statement to hear where it is wrong. It is a line of its own, so that only the numbers of lines are not its own."""
+
+
+def pointed(message: str, text: str, place: tuple[int, int]) -> str:
+    """A message with the line that it is about, and a mark under the place. `place` counts bytes of UTF-8."""
+    at, length = place
+    data = text.encode()
+    if not 0 <= at <= len(data):
+        return message
+    before = data[:at].decode(errors="ignore")
+    number = before.count("\n") + 1
+    start = before.rfind("\n") + 1
+    line = text[start:].split("\n", 1)[0]
+    column = len(before) - start
+    width = max(1, min(len(data[at : at + length].decode(errors="ignore").split("\n", 1)[0]), len(line) - column))
+    if len(line) > 160:  # the neighbourhood is enough
+        cut = max(0, column - 60)
+        line, column = ("…" if cut else "") + line[cut : cut + 120], column - cut + (1 if cut else 0)
+    head = f"LINE {number}: "
+    return f"{message}\n\n{head}{line}\n{' ' * (len(head) + column)}{'^' * min(width, 120)}"
+
+
+def said_by_duckdb(message: str, columns: list[str] | None = None) -> str:
+    """DuckDB's message, without the name of its error; if a column is unknown and DuckDB has no hint, with ours."""
+    said = _KIND.sub("", message).replace("Values list ", "Table ").strip()
+    said = _CANDIDATES.sub(r"\1\t…\n", said)
+    missing = re.search(r'[Cc]olumn (?:named )?"([^"]+)"', said)
+    if columns and missing and not any(hint in said for hint in _HINTED):
+        hint = nearest(missing[1], columns)
+        first, break_, rest = said.partition("\n")
+        said = f"{first}{hint}{break_}{rest}"
+    return said
+
+
+def of_the_line_before(message: str) -> str:
+    """What DuckDB says of a statement with `AGAIN` before it, as it would say it of the statement."""
+
+    def renumbered(found: re.Match[str]) -> str:
+        head, old = f"LINE {int(found[1]) - 1}: ", f"LINE {found[1]}: "
+        return f"{head}{found[2]}\n{' ' * (len(found[3]) - len(old) + len(head))}{found[4]}"
+
+    return _LINE.sub(renumbered, message)

@@ -1,0 +1,87 @@
+"""The statements that this process runs and has run lately, for `system.queries` and to cancel one by its number."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidewheel.errors import CancelledError, NotFoundError
+from tidewheel.model.query import Stats
+
+KEPT = 256
+"""Statements that are remembered after they ended, for each warehouse."""
+
+_LONGEST = 10_000
+"""Characters of a statement that are remembered."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One reading of a statement's result."""
+
+    id: int
+    root: Path
+    statement: str
+    cancel: Callable[[], None] | None
+    """None when it has ended: what it held is let go of."""
+    started: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.perf_counter)
+    state: str = "running"
+    milliseconds: float = 0.0
+    rows: int = 0
+    stats: Stats = field(default_factory=Stats)
+    error: str = ""
+
+
+class Queries:
+    """Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._running: dict[int, Asked] = {}
+        self._ended: dict[Path, deque[Asked]] = {}
+
+    def begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
+        asked = Asked(next(self._numbers), root, statement[:_LONGEST], cancel)
+        with self._lock:
+            self._running[asked.id] = asked
+        return asked
+
+    def end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
+        """It has ended, well or with an error. A reader that stops early is no error."""
+        with self._lock:
+            if self._running.pop(asked.id, None) is None:
+                return
+            asked.cancel = None
+            asked.milliseconds = (time.perf_counter() - asked.began) * 1e3
+            asked.stats = stats
+            asked.state = "done" if error is None else "cancelled" if isinstance(error, CancelledError) else "failed"
+            asked.error = "" if error is None else (str(error) or type(error).__name__).split("\n")[0]
+            self._ended.setdefault(asked.root, deque(maxlen=KEPT)).append(asked)
+
+    def of(self, root: Path) -> list[Asked]:
+        """Those of a warehouse, the oldest first."""
+        with self._lock:
+            mine = [*self._ended.get(root, ()), *(asked for asked in self._running.values() if asked.root == root)]
+        return sorted(mine, key=lambda asked: asked.id)
+
+    def cancel(self, root: Path, number: int) -> bool:
+        """End a statement. False if it had ended already; NotFoundError if there is none of that number."""
+        with self._lock:
+            asked = self._running.get(number)
+            known = {one.id for one in self._ended.get(root, ())}
+        if asked is not None and asked.root == root and asked.cancel is not None:
+            asked.cancel()
+            return True
+        if number in known:
+            return False
+        raise NotFoundError(f"there is no statement {number!r} in this process; SELECT id, statement FROM system.queries lists them")
+
+
+queries = Queries()

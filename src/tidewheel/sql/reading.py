@@ -1,0 +1,173 @@
+"""One run of a statement in DuckDB: from a session that is taken to the last batch, with its limits all the while.
+
+A statement runs in the thread that reads it, and in DuckDB's. It is ended by an interrupt of its connection: when its time is up, or when
+it is cancelled. What goes wrong in a scan of ours is raised as what it was, not as what DuckDB makes of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
+from tidewheel.model.schema import TableSpec
+from tidewheel.read.limits import NEVER, Cancellable, Limits, shown
+from tidewheel.sql import monitor
+from tidewheel.sql.database import Database, Session, forget
+from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.predicates import Condition
+from tidewheel.sql.scan import Pinned, Scan
+
+T = TypeVar("T")
+
+_BROKEN = (duckdb.InternalException, duckdb.FatalException)
+
+
+class Inputs:
+    """What a statement reads: tables at pinned versions, and rows that are there already."""
+
+    def __init__(
+        self, root: Path, tables: Mapping[str, Pinned], others: Mapping[str, pa.Table], generations: dict[str, int] | None = None
+    ) -> None:
+        """`generations`: of the tables that the other rows were taken from."""
+        self.root = root
+        self.tables = tables
+        self.others = others
+        self.narrow: dict[str, Condition] = {}
+        """What is known of all rows that are needed of a table, besides the filters of its scans."""
+        self.generations = {name: table.generation for name, table in tables.items()} if generations is None else generations
+
+    def columns(self) -> list[str]:
+        """All names that a column could have been meant by."""
+        names = [name for table in self.tables.values() for name in table.spec.schema.names]
+        return [*names, *(name for rows in self.others.values() for name in rows.schema.names)]
+
+
+class Reading:
+    """Used by one thread, `interrupt` by any. `close` it in any case."""
+
+    def __init__(self, database: Database, inputs: Inputs, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
+        """`spent`: seconds of the limit that are used up already."""
+        self._database = database
+        self._inputs = inputs
+        self._limits = limits
+        self._of = of
+        self._left = limits.seconds - spent
+        self._failures: list[BaseException] = []
+        self._sound = True
+        self._late = self._large = False
+        self._closing = threading.Lock()
+        self._session: Session | None = database.take(inputs.root)
+        self.scans: list[Scan] = []
+        try:
+            self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open))
+        except BaseException:
+            self._sound = False
+            self.close()
+            raise
+
+    # ---- scans of ours ----------------------------------------------------------------------------------
+
+    def _open(self, spec: TableSpec, columns: list[str], condition: Condition | None) -> Iterable[pa.RecordBatch]:
+        try:
+            limits: dict[str, Any] = {"max_rows": NEVER}
+            if self._limits.seconds != NEVER:
+                limits["timeout"] = max(0.0, self._left)
+            if self._limits.bytes != NEVER:
+                limits["max_bytes"] = self._limits.bytes
+            scan = Scan(self._inputs.tables[spec.name], columns, condition, narrow=self._inputs.narrow.get(spec.name), **limits)
+        except BaseException as e:
+            self._failures.append(e)
+            raise
+        self.scans.append(scan)
+        return self._batches(scan)
+
+    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in scan:
+                if self._of.cancelled or self._late or self._large:
+                    raise CancelledError("the statement was cancelled; ask it again")
+                yield batch
+        except GeneratorExit:  # nobody wants more
+            raise
+        except BaseException as e:
+            self._failures.append(e)
+            raise
+
+    # ---- steps ------------------------------------------------------------------------------------------
+
+    def does(self, step: Callable[[Session], T]) -> T:
+        """Do a step of the statement. Raises what went wrong as an error of ours."""
+        session = self._session
+        assert session is not None
+        if self._of.cancelled:
+            raise CancelledError("the statement was cancelled; ask it again")
+        began = perf_counter()
+        try:
+            with monitor.monitor.watching(self._left, self._limits.bytes, self._time_is_up, self._takes_too_much):
+                return step(session)
+        except (duckdb.Error, pa.ArrowException, OSError) as e:
+            raise self._error(e) from None
+        except RuntimeError as e:
+            if str(e) == "Query interrupted":  # what DuckDB makes of a Ctrl-C that it notices itself
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            self._left -= perf_counter() - began
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self.interrupt()
+
+    def _takes_too_much(self) -> None:
+        self._large = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        with self._closing:
+            if self._session is not None:
+                self._session.connection.interrupt()
+
+    def _error(self, error: Exception) -> BaseException:
+        if isinstance(error, _BROKEN):
+            self._sound = False
+            forget(self._database)
+        message = str(error)
+        own = next((one for one in self._failures if isinstance(one, TidewheelError) or not isinstance(one, Exception)), None)
+        if self._late:
+            return LimitError(
+                f"the statement took longer than its timeout of {self._limits.seconds:g} s; narrow it, or give it more time with timeout= "
+                "(for all: Settings.query_seconds)"
+            )
+        if self._large:
+            return LimitError(
+                f"the statement needs more than {shown(self._limits.bytes)} of memory, its max_bytes; narrow it, or raise max_bytes= "
+                "(for all: Settings.query_bytes)"
+            )
+        if self._of.cancelled:
+            return CancelledError("the statement was cancelled; ask it again")
+        if own is not None:
+            return own
+        if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in message:
+            first = message.split("\n")[0].split("Error: ", 1)[-1]
+            return LimitError(
+                f"the statement needs more than {shown(self._database.memory)} of memory ({first}); narrow it, or raise max_bytes= "
+                "(for all: Settings.query_bytes)"
+            )
+        if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
+            return CancelledError("the statement was interrupted; ask it again")
+        return QueryError(said_by_duckdb(message, self._inputs.columns()))
+
+    def close(self) -> None:
+        """Give the session back. May be called twice."""
+        with self._closing:
+            session, self._session = self._session, None
+        if session is not None:
+            self._database.give_back(session, self._inputs.root, self._sound)
+        self._failures.clear()  # an error that is reached from its own traceback would stay, and all its frames with it

@@ -1,0 +1,97 @@
+"""What a statement may not do, and what to do instead."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tidewheel.errors import QueryError
+from tidewheel.sql.mistakes import pointed
+
+TABLE_FUNCTIONS = frozenset(
+    {
+        "range",
+        "generate_series",
+        "unnest",
+        "repeat",
+        "repeat_row",
+        "json_each",
+        "json_tree",
+        "generate_subscripts",
+        "summary",
+        "test_all_types",
+    }
+)
+"""Functions that make rows of their arguments alone."""
+
+_FUNCTIONS = frozenset(
+    {
+        "getenv", "current_setting", "getvariable", "set_config", "setseed", "nextval", "currval", "write_log", "sleep", "sleep_ms",
+        "pg_sleep", "which_secret", "json_execute_serialized_sql", "from_substrait", "from_substrait_json", "get_block_size",
+        "current_catalog", "current_database", "current_schemas", "current_query", "in_search_path", "txid_current", "duckdb_secrets",
+        "load_aws_credentials", "pg_get_viewdef", "pg_get_constraintdef", "pg_get_expr", "read_text", "read_blob",
+        "parse_duckdb_log_message", "current_connection_id", "current_transaction_id", "current_query_id",
+    }
+)  # fmt: skip
+"""Functions that tell about the process, or change something in it."""
+
+_INSTEAD = {
+    "CREATE": "make tables with wh.create_table(...)",
+    "DROP": "drop tables with wh.drop_table(...)",
+    "INSERT": "insert rows with table.insert(...)",
+    "UPDATE": "rows are not changed one by one; exchange an interval of time with table.replace(...)",
+    "DELETE": "rows are not deleted one by one; exchange an interval of time with table.replace(...)",
+    "MERGE_INTO": "exchange an interval of time with table.replace(...)",
+    "ALTER": "tables are not altered by SQL",
+    "COPY": "write what wh.sql(...).to_arrow() returns, or insert what you read with table.insert(...)",
+    "COPY_DATABASE": "make a backup with wh.backup(...)",
+    "EXPORT": "make a backup with wh.backup(...)",
+    "ATTACH": "a statement reads one warehouse; open the other with tw.open(...)",
+    "DETACH": "a statement reads one warehouse",
+    "LOAD": "extensions are not loaded",
+    "SET": "limits are given with timeout=, max_rows= and max_bytes=, settings with tw.open(..., settings=...)",
+    "VARIABLE_SET": "give values as parameters",
+    "PRAGMA": "system.settings tells the settings",
+    "CALL": "write SELECT * FROM the function",
+    "EXECUTE": "give values as parameters",
+    "PREPARE": "give values as parameters; statements are remembered by themselves",
+    "TRANSACTION": "every statement reads one consistent set of versions by itself",
+    "VACUUM": "the warehouse takes care of its files itself",
+    "ANALYZE": "the warehouse takes care of its statistics itself",
+    "MULTI": "a PIVOT must list its values: PIVOT t ON column IN (…) USING …",
+}
+
+
+def refused_statement(kind: str, text: str, why: str = "") -> QueryError:
+    """The error for a statement that is not one of reading."""
+    if kind == "SELECT" or re.match(r"(?i)\s*pivot", text):
+        return QueryError(f"this statement cannot be run here: {why or _INSTEAD['MULTI']}")
+    instead = _INSTEAD.get(kind.removesuffix("_STATEMENT"), "only SELECT, EXPLAIN, DESCRIBE and SHOW TABLES are")
+    return QueryError(f"wh.sql only reads, and {kind.replace('_', ' ')} is not run: {instead}")
+
+
+def refused_table_function(name: str, text: str, place: tuple[int, int]) -> QueryError:
+    said = f"{name}(…) is not allowed here: a statement reads tables of the warehouse only, no files and no network"
+    return QueryError(pointed(said, text, place))
+
+
+def refused_function(node: dict[str, Any], text: str, place: tuple[int, int]) -> None:
+    """Raises QueryError if a scalar function is one of those that are refused."""
+    name = node["function_name"]
+    if (node.get("schema") or node.get("catalog")) and not node.get("is_operator"):
+        raise QueryError(pointed(f"write {name}(…) without a schema before it", text, place))
+    if name.lower() in ("format", "printf") and not _is_short(node):
+        raise QueryError(pointed(f"{name}(…) takes a constant text, with widths below 100000", text, place))
+    if name.lower() in _FUNCTIONS:
+        raise QueryError(pointed(f"{name}(…) is not allowed here: it is about the process, not about rows", text, place))
+
+
+def _is_short(node: dict[str, Any]) -> bool:
+    """Whether a format is known, and pads nothing to more than a few thousand characters."""
+    arguments = node.get("arguments") or [{}]
+    first = arguments[0].get("expression", arguments[0])
+    said = json.dumps(first)
+    return (
+        first.get("class") == "CONSTANT" and not re.search(r"\d{6,}", re.sub(r'"query_location[a-z_]*": \d+', "", said)) and "*" not in said
+    )

@@ -1,0 +1,113 @@
+"""One scan of a table: the rows of a pinned version that satisfy a condition, in batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tidewheel.model.arrays import take_rows
+from tidewheel.model.query import Plan, Query, Stats
+from tidewheel.model.schema import TableSpec
+from tidewheel.read.result import Result
+from tidewheel.sql.bounds import bounds_of
+from tidewheel.sql.predicates import Both, Condition, columns_of, mask
+
+Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Which rows of a batch to keep: those where it is true."""
+
+
+class Pinned(Protocol):
+    """A table at one version: however often it is asked, and whatever is inserted meanwhile, it has the same rows."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def about(self) -> int | None:
+        """About how many rows it has, if that is known at once."""
+        ...
+
+    def query(self, query: Query) -> Result: ...
+
+
+class Scan:
+    """Planned when it is made: `plans` and `stats` say how. Read once, by one thread."""
+
+    def __init__(
+        self,
+        table: Pinned,
+        columns: Sequence[str],
+        condition: Condition | None,
+        keep: Keep | None = None,
+        narrow: Condition | None = None,
+        **limits: Any,
+    ) -> None:
+        """`keep` decides about rows if `condition` says less than what was asked; else the condition does. Of rows that do not satisfy
+        `narrow` it does not matter whether they come.
+
+        Without `columns` only the number of rows is wanted: batches have none.
+        """
+        spec = table.spec
+        self.spec = spec
+        self.columns = list(columns)
+        bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
+        self._keep: Keep | None = None
+        more: tuple[str, ...] = ()
+        if condition is not None and not bounds.exact:
+            named = columns_of(condition)
+            more = tuple(spec.schema.names) if named is None else named
+            self._keep = keep or (lambda batch: mask(condition, batch))
+        read = [*self.columns, *(name for name in more if name not in self.columns)]
+        self._results = [table.query(query) for query in bounds.queries(spec, columns=read or [spec.time.column], **limits)]
+        self._counts = not read and self._keep is None
+        self.schema = pa.schema([spec.schema.field(name) for name in self.columns], spec.schema.metadata)
+
+    @property
+    def plans(self) -> list[Plan]:
+        return [result.plan for result in self._results]
+
+    @property
+    def stats(self) -> Stats:
+        """Of all its queries together."""
+        return total([result.stats for result in self._results])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for result in self._results:
+            if self._counts and (rows := result.known_rows()) is not None:
+                if rows:
+                    yield _rows_alone(rows)
+                continue
+            for batch in result:
+                if self._keep is not None:
+                    batch = _kept(batch, self._keep(batch))
+                if batch.num_rows:
+                    yield batch if batch.schema.names == self.columns else batch.select(self.columns)
+
+
+def _rows_alone(rows: int) -> pa.RecordBatch:
+    """A batch of so many rows, and of no column."""
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+
+
+def _kept(batch: pa.RecordBatch, keep: pa.BooleanArray) -> pa.RecordBatch:
+    if keep.true_count == len(keep):
+        return batch
+    try:
+        return batch.filter(keep)
+    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
+        return take_rows(batch, keep.fill_null(False).to_numpy(zero_copy_only=False).nonzero()[0])
+
+
+def total(stats: Sequence[Stats]) -> Stats:
+    """What several queries cost together."""
+    whole = Stats()
+    for field in fields(Stats):
+        if field.name == "corrupt_files":
+            whole.corrupt_files = tuple(dict.fromkeys(file for one in stats for file in one.corrupt_files))
+        else:
+            setattr(whole, field.name, sum(getattr(one, field.name) for one in stats))
+    return whole

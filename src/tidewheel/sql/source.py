@@ -1,0 +1,92 @@
+"""A table as DuckDB scans it in a statement.
+
+DuckDB offers each filter of a scan, and those that are taken reach the scan exactly: also lower ends of floats, which are not offered to
+datasets of Arrow's because of NaN. A column without values comes before the table's own: a scan that needs none of these, as count(*)
+does, reads that one, and then no row has to be looked at. A view leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from duckdb._sources.arrow import ArrowScanSource
+from duckdb._sources.nodes import Node
+
+from tidewheel.model.schema import TableSpec
+from tidewheel.sql.duck_filters import condition_of
+from tidewheel.sql.predicates import Condition, all_of
+
+Open = Callable[[TableSpec, list[str], Condition | None], Iterable[pa.RecordBatch]]
+"""Begins a scan of a table: with these columns, of the rows that satisfy a condition."""
+
+_NOTHING = pa.array([True]).take(pa.array([0] * (1 << 20), pa.int32()))
+
+
+class TableSource(ArrowScanSource):
+    """Stays registered from one statement to the next; `opens` is that of the statement that runs, and None between two."""
+
+    schema_is_stable = True
+
+    def __init__(self, spec: TableSpec) -> None:
+        super().__init__(None)
+        self.spec = spec
+        self.opens: Open | None = None
+        self.about: int | None = None
+        """About how many rows there are."""
+        self.offered: dict[str, Condition] | None = None
+        """The filters that were taken while a statement was planned, by the text that DuckDB's plan has for them, if that is wanted."""
+        name = "·"
+        while name in spec.schema.names:
+            name += "·"
+        self._declared = pa.schema([pa.field(name, pa.bool_()), *(field.with_type(_shown(field.type)) for field in spec.schema)])
+        self._changed = self._declared.types[1:] != spec.schema.types
+
+    def rows(self) -> int | None:
+        return self.about
+
+    def __arrow_c_schema__(self) -> object:
+        return self._declared.__arrow_c_schema__()
+
+    def accepts(self, predicate: Node) -> bool:
+        condition = condition_of(predicate, self.spec.schema)
+        if condition is None:
+            return False
+        if self.offered is not None:
+            self.offered[predicate.fragment()] = condition
+        return True
+
+    def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
+        assert self.opens is not None
+        numbers = range(len(self._declared)) if columns is None else columns
+        conditions = [found for one in filters if (found := condition_of(one, self.spec.schema)) is not None]
+        assert len(conditions) == len(filters)
+        scan = self.opens(self.spec, [self._declared.names[n] for n in numbers if n], all_of(conditions))
+        schema = pa.schema([self._declared.field(n) for n in numbers])
+        if self._changed:
+            scan = _cast(scan, pa.schema([field for field in schema if field.name != self._declared.names[0]]))
+        batches: Iterator[pa.RecordBatch] = iter(scan) if 0 not in numbers else _with_nothing(scan, list(numbers), schema)
+        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(), columns is not None
+
+
+def _shown(type_: pa.DataType) -> pa.DataType:
+    """The type that DuckDB is given: two it does not have. Wide decimals become text, which is exact."""
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    return pa.string() if pa.types.is_decimal256(type_) else type_
+
+
+def _cast(scan: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in scan:
+        yield batch.cast(schema) if len(schema) else batch
+
+
+def _with_nothing(scan: Iterable[pa.RecordBatch], numbers: list[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan with the column without values among the others."""
+    for batch in scan:
+        for first in range(0, batch.num_rows, len(_NOTHING)):
+            part = batch.slice(first, len(_NOTHING))
+            nothing: Any = _NOTHING.slice(0, part.num_rows)
+            own = iter(part.columns)
+            yield pa.RecordBatch.from_arrays([nothing if n == 0 else next(own) for n in numbers], schema=schema)

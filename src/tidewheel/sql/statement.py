@@ -1,0 +1,253 @@
+"""What a statement is, before it is run: that it only reads, what it reads, and the text that DuckDB gets.
+
+DuckDB parses it; here the tree is looked through. Only what DuckDB can show as a tree of a SELECT is run, so nothing that writes, sets or
+loads ever is; functions that reach outside of the statement are refused by name on top of that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+
+from tidewheel.errors import QueryError
+from tidewheel.sql.database import LEAST, connect
+from tidewheel.sql.direct import Direct, direct_of
+from tidewheel.sql.hints import Hint, hints_of
+from tidewheel.sql.mistakes import pointed, said_by_duckdb
+from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
+from tidewheel.sql.summary import Summary, summary_of
+
+SYSTEM = "system"
+"""The schema of the tables that tell about the warehouse."""
+
+_EXPLAIN = re.compile(r"(?is)\A((?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*)explain\b\s*(analyze\b)?")
+_NOWHERE = (1 << 64) - 1
+_LONGEST = 1 << 20
+"""Characters of a statement. DuckDB's parser takes longer ones, but nobody writes them."""
+_SHORT = 10_000
+"""Characters of a statement that is remembered, so that it is looked at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table that a statement names."""
+
+    name: str
+    place: tuple[int, int]
+    """Where its name stands: first byte and number of bytes; (-1, 0) if that is not known."""
+    optional: bool
+    """A common table expression has this name too: perhaps it is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    original: str
+    text: str
+    """What DuckDB is given: the names of system tables are single words in it."""
+    explain: str
+    """`plan`, `analyze`, or nothing: the answer itself."""
+    tables: tuple[Reference, ...]
+    system: tuple[str, ...]
+    shows_tables: bool
+    summary: Summary | None
+    hints: tuple[Hint, ...]
+    """Of tables that it names once."""
+    direct: Direct | None
+
+
+_parser_lock = threading.Lock()
+_parser: list[duckdb.DuckDBPyConnection] = []
+
+
+@atexit.register
+def _close_parser() -> None:
+    """DuckDB complains at the end of the process about connections that are still there."""
+    while _parser:
+        _parser.pop().close()
+
+
+def _cursor() -> duckdb.DuckDBPyConnection:
+    with _parser_lock:
+        if not _parser:
+            _parser.append(connect(4 * LEAST, threads=1))
+        return _parser[0].cursor()
+
+
+def parse(text: str) -> Statement:
+    """Look at a statement. Raises QueryError if it is not one that can be run here, and says what to do instead."""
+    return _remembered(text) if len(text) <= _SHORT else _parsed(text)
+
+
+@lru_cache(maxsize=512)
+def _remembered(text: str) -> Statement:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Statement:
+    if not text.strip():
+        raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
+    if len(text) > _LONGEST:
+        raise QueryError(f"the statement has {len(text):,} characters; at most {_LONGEST:,} are taken")
+    if "\0" in text:
+        raise QueryError("the statement has a character of code 0 in it, which SQL cannot have")
+    explain, select = _without_explain(text)
+    tree = _tree(select)
+    facts = _Facts(text)
+    nodes = list(_walk(tree))
+    facts.look(nodes)
+    summary = summary_of(tree) if not explain else None
+    return Statement(
+        text,
+        facts.rewritten(select),
+        explain,
+        tuple(facts.tables),
+        tuple(facts.system),
+        facts.shows_tables,
+        summary,
+        facts.hints(nodes),
+        direct_of(tree) if not explain and not facts.system else None,
+    )
+
+
+def _without_explain(text: str) -> tuple[str, str]:
+    found = _EXPLAIN.match(text)
+    if found is None:
+        return "", text
+    # blanks take its place, so that what is said about places stays true
+    blank = " " * (len(found[0].encode()) - len(found[1].encode()))
+    return ("analyze" if found[2] else "plan"), found[1] + blank + text[found.end() :]
+
+
+def _tree(text: str) -> Any:
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise QueryError(f"the statement has a character in it that is half of one, at {e.start}") from None
+    cursor = _cursor()
+    try:
+        row = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
+        assert row is not None
+        tree = json.loads(row[0])
+        if tree.get("error") or len(tree["statements"]) != 1:
+            kinds = [one.type.name for one in cursor.extract_statements(text)]
+            if len(kinds) > 1:
+                raise QueryError(f"one statement at a time: there are {len(kinds)} here, separated by semicolons")
+            raise refused_statement(kinds[0], text, str(tree.get("error_message"))) if kinds else QueryError("the statement is empty")
+    except duckdb.Error as e:
+        raise QueryError(said_by_duckdb(str(e))) from None
+    except RecursionError:
+        raise QueryError("the statement has too many levels of brackets or operators within each other; make several steps of it") from None
+    finally:
+        cursor.close()
+    return tree["statements"][0]
+
+
+class _Facts:
+    """What is found in the tree of a statement."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.tables: list[Reference] = []
+        self.system: list[str] = []
+        self.shows_tables = False
+        self._replace: list[tuple[int, str, str, bool]] = []
+
+    def look(self, nodes: list[dict[str, Any]]) -> None:
+        common: set[str] = set()
+        found: list[dict[str, Any]] = []
+        for node in nodes:
+            common.update(_common_names(node))
+            kind = node.get("type")
+            if kind == "BASE_TABLE":
+                found.append(node)
+            elif kind == "SHOW_REF":
+                self._show(node)
+            elif kind == "TABLE_FUNCTION":
+                self._table_function(node)
+            elif node.get("class") == "FUNCTION":
+                refused_function(node, self._text, _place(node))
+        for node in found:
+            self._table(node, common)
+
+    def _table(self, node: dict[str, Any], common: set[str]) -> None:
+        name, schema, place = node["table_name"], node["schema_name"], _place(node)
+        if node.get("catalog_name"):
+            raise QueryError(pointed(f"{node['catalog_name']}.{schema}.{name}: a statement reads one warehouse", self._text, place))
+        if schema.lower() == SYSTEM:
+            self.system.append(name.lower())
+            self._replace.append((place[0], schema, name, not node["alias"]))
+            return
+        if schema and schema.lower() != "main":
+            raise QueryError(pointed(f"there is no schema {schema!r}: tables have none, or are in {SYSTEM!r}", self._text, place))
+        if schema:
+            self._replace.append((place[0], schema, name, False))
+        if len(name) > 128 or "·" in name:
+            raise QueryError(pointed(f"{name[:40]!r} is no name of a table", self._text, place))
+        self.tables.append(Reference(name, place, not schema and name.lower() in common))
+
+    def _show(self, node: dict[str, Any]) -> None:
+        if node["show_type"] in ("DESCRIBE", "SUMMARY"):
+            return
+        if node["table_name"].strip('"').lower() != "tables":
+            raise QueryError("SHOW TABLES lists the tables, DESCRIBE name the columns of one; there is no other SHOW")
+        self.shows_tables = True
+
+    def _table_function(self, node: dict[str, Any]) -> None:
+        name = node["function"]["function_name"]
+        if name.lower() not in TABLE_FUNCTIONS or node["function"].get("schema") or node["function"].get("catalog"):
+            raise refused_table_function(name, self._text, _place(node))
+
+    def hints(self, nodes: list[dict[str, Any]]) -> tuple[Hint, ...]:
+        """Those of tables that are named once: which scan they belong to could not be told otherwise."""
+        named = [reference.name.lower() for reference in self.tables]
+        once = {reference.name for reference in self.tables if named.count(reference.name.lower()) == 1 and not reference.optional}
+        return tuple(hint for hint in hints_of(nodes) if hint.table in once)
+
+    def rewritten(self, text: str) -> str:
+        """The text with one word for each table that is named with its schema."""
+        data = text.encode()
+        for at, schema, name, alias in sorted(self._replace, reverse=True):
+            pattern = rf'(?i)(?:"{re.escape(schema)}"|\b{re.escape(schema)})\s*\.\s*(?:"{re.escape(name)}"|{re.escape(name)}\b)'.encode()
+            found = re.compile(pattern).search(data, max(at, 0))
+            if found is None or at >= 0 and found.start() != at:
+                raise QueryError(pointed(f"write {schema}.{name} in one piece", self._text, (at, 1)))
+            word = (
+                f'"{SYSTEM}.{name.lower()}"' + (f' AS "{name}"' if alias and at >= 0 else "") if schema.lower() == SYSTEM else f'"{name}"'
+            )
+            data = data[: found.start()] + word.encode() + data[found.end() :]
+        return data.decode()
+
+
+def _common_names(node: dict[str, Any]) -> Iterator[str]:
+    """Names that common table expressions give at this node."""
+    for one in (node.get("cte_map") or {}).get("map", ()):
+        yield one["key"].lower()
+    for field in ("cte_name", "ctename"):
+        if isinstance(node.get(field), str):
+            yield node[field].lower()
+
+
+def _place(node: dict[str, Any]) -> tuple[int, int]:
+    at = node.get("query_location", _NOWHERE)
+    return (at, node.get("query_location_length") or 1) if isinstance(at, int) and at < _NOWHERE else (-1, 0)
+
+
+def _walk(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every node but constants, of which there may be very many. Without recursion: statements can be deeper than Python goes."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if node.get("class") != "CONSTANT":
+                yield node
+                left.extend(value for value in node.values() if value.__class__ in (dict, list))
+        elif isinstance(node, list):
+            left.extend(node)

@@ -1,0 +1,246 @@
+"""The tables of the schema `system`: what a warehouse tells about itself, as rows of the moment when a statement begins.
+
+Names and columns are a promise: columns may be added at the end, none is renamed or removed. They have the same rows in the process that
+owns the warehouse and in those that are attached to it, except `queries`, which are those of the process that asks, and `servers` and
+`streams`, which only the owner tells.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.errors import NotFoundError, QueryError
+from tidewheel.local_table import LocalTable
+from tidewheel.model.query import Query
+from tidewheel.model.records import ChunkRecord, StreamBatchRecord
+from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
+from tidewheel.model.times import TimeAxis
+from tidewheel.sql.queries import queries
+
+Rows = Iterator[tuple[Any, ...]]
+
+_MOMENT = pa.timestamp("us")
+_INT, _TEXT, _FLOAT, _BOOL = pa.int64(), pa.string(), pa.float64(), pa.bool_()
+
+
+def system_table(engine: Engine, name: str) -> pa.Table:
+    """The rows of a system table now."""
+    found = TABLES.get(name)
+    if found is None:
+        raise QueryError(f"there is no table system.{name}.{nearest(name, list(TABLES))} Tables of system: {', '.join(TABLES)}")
+    columns, rows = found
+    schema = pa.schema(list(columns.items()))
+    values: list[list[Any]] = [[] for _ in columns]
+    for row in rows(engine):
+        for column, value in zip(values, row, strict=True):
+            column.append(value)
+    return pa.table([pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema)
+
+
+def _each(engine: Engine) -> Iterator[tuple[str, TableEngine]]:
+    for name in engine.tables():
+        try:
+            yield name, engine.table(name)
+        except NotFoundError:  # it was dropped just now
+            continue
+
+
+def _moment(axis: TimeAxis, code: int) -> dt.datetime | None:
+    """None for a time that Python has no date for."""
+    try:
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=code * axis.nanos // 1000)
+    except OverflowError:
+        return None
+
+
+def _rule(spec: TableSpec) -> str:
+    return "zorder" if isinstance(spec.key, ZOrder) else "ip" if isinstance(spec.key, Ip) else "column"
+
+
+def _tables(engine: Engine) -> Rows:
+    for name, table in _each(engine):
+        spec, state = table.spec, table.state()
+        yield (
+            name, ", ".join(spec.key.columns), _rule(spec), spec.time.column, spec.time.unit, spec.partition, len(spec.schema), state.rows,
+            state.fresh_rows, state.historical_rows, state.chunks, state.trees, state.sealed, state.memory_bytes, state.disk_bytes,
+            state.generation,
+        )  # fmt: skip
+
+
+def _columns(engine: Engine) -> Rows:
+    for name, table in _each(engine):
+        spec = table.spec
+        for i, column in enumerate(spec.schema):
+            key, time = column.name in spec.key.columns, column.name == spec.time.column
+            yield name, column.name, i + 1, str(column.type), column.nullable and not key and not time, key, time, spec.field_ids[i]
+
+
+def _records(engine: Engine) -> Iterator[tuple[TableSpec, ChunkRecord]]:
+    for _, table in _each(engine):
+        pin = table.pin(Query())
+        table.unpin(pin.id)
+        yield from ((table.spec, chunk) for chunk in pin.chunks)
+
+
+def _chunks(engine: Engine) -> Rows:
+    for spec, c in _records(engine):
+        yield (
+            spec.name, c.id, c.file, c.container, c.format, c.server, c.late, c.rows, c.bytes, c.key_lo, c.key_hi, c.time_lo, c.time_hi,
+            _moment(spec.time, c.time_lo), _moment(spec.time, c.time_hi), c.generation_lo, c.generation_hi,
+        )  # fmt: skip
+
+
+def _partitions(engine: Engine) -> Rows:
+    found: dict[tuple[str, int], list[int]] = {}
+    specs: dict[str, TableSpec] = {}
+    for spec, chunk in _records(engine):
+        specs[spec.name] = spec
+        for start, rows in chunk.partitions:
+            counted = found.setdefault((spec.name, start), [0, 0])
+            counted[0] += rows
+            counted[1] += 1
+    for (name, start), (rows, chunks) in sorted(found.items()):
+        spec = specs[name]
+        yield name, _moment(spec.time, start), _moment(spec.time, start + spec.partition_width), rows, chunks
+
+
+def _owned(engine: Engine, what: str) -> Iterator[LocalTable]:
+    """Tables of the owner: what is not told to others yet."""
+    for _, table in _each(engine):
+        if not isinstance(table, LocalTable):
+            raise QueryError(
+                f"system.{what} is told only in the process that owns the warehouse, and {engine.root} is owned by another one"
+            )
+        yield table
+
+
+def _servers(engine: Engine) -> Rows:
+    for table in _owned(engine, "servers"):
+        trees = [view.tree for view in table.publisher.version.trees]
+        for server in table.engine.catalog.servers(table.record.id):
+            mine = [tree for tree in trees if tree.server == server.server]
+            late = sum(tree.rows for tree in mine if tree.late)
+            fresh = sum(tree.rows for tree in mine)
+            yield table.spec.name, server.server, server.key_lo, server.prefix, fresh, late, sum(tree.bytes for tree in mine)
+
+
+def _streams(engine: Engine) -> Rows:
+    for table in _owned(engine, "streams"):
+        last = {one.stream: (one, True) for one in table.engine.catalog.streams(table.record.id)}
+        for view in table.publisher.version.trees:
+            for one in list(view.tree.deliveries):
+                if isinstance(one, StreamBatchRecord) and (one.stream not in last or one.batch > last[one.stream][0].batch):
+                    last[one.stream] = one, False
+        for stream, (one, flushed) in sorted(last.items()):
+            yield table.spec.name, stream, one.batch, one.rows, flushed
+
+
+def _metrics(engine: Engine) -> Rows:
+    for name, table in _each(engine):
+        counted = table.metrics()
+        for field in fields(counted):
+            yield name, field.name, float(getattr(counted, field.name))
+
+
+def _rejects(engine: Engine) -> Rows:
+    for name, table in _each(engine):
+        for row in table.rejects().to_pylist():
+            at = row["rejected_at"].replace(tzinfo=None)
+            more = (row.get(column) for column in ("package", "stream", "batch", "origin"))
+            yield name, at, row["position"], row["column"], row["reason"], row["row"], *more
+
+
+def _settings(engine: Engine) -> Rows:
+    for field in fields(engine.settings):
+        value, default = getattr(engine.settings, field.name), field.default
+        yield field.name, None if value is None else str(value), None if default is None else str(default), value != default
+
+
+def _recovery(engine: Engine) -> Rows:
+    recovery = engine.recovery
+    owner = recovery.owner
+    for t in recovery.tables:
+        yield (
+            t.table, recovery.seconds, None if owner is None else owner.pid, t.segments, t.log_bytes, t.batches, t.rows, t.cut_bytes,
+            t.dropped, "; ".join(t.damage) or None,
+        )  # fmt: skip
+
+
+def _queries(engine: Engine) -> Rows:
+    for q in queries.of(engine.root):
+        started = dt.datetime.fromtimestamp(q.started, dt.UTC).replace(tzinfo=None)
+        s = q.stats
+        yield (
+            q.id, q.statement, q.state, started, q.milliseconds, s.rows_returned, s.bytes, s.regions_considered, s.regions_read,
+            s.leaves_read, s.leaves_skipped, s.rows_scanned, q.error or None,
+        )  # fmt: skip
+
+
+TABLES: dict[str, tuple[dict[str, pa.DataType], Callable[[Engine], Rows]]] = {
+    "tables": (
+        {
+            "name": _TEXT, "key": _TEXT, "key_rule": _TEXT, "time": _TEXT, "time_unit": _TEXT, "partition": _TEXT, "columns": _INT,
+            "rows": _INT, "fresh_rows": _INT, "historical_rows": _INT, "chunks": _INT, "trees": _INT, "sealed_trees": _INT,
+            "memory_bytes": _INT, "disk_bytes": _INT, "generation": _INT,
+        },
+        _tables,
+    ),
+    "columns": (
+        {
+            "table_name": _TEXT, "column_name": _TEXT, "position": _INT, "type": _TEXT, "nullable": _BOOL, "is_key": _BOOL,
+            "is_time": _BOOL, "field_id": _INT,
+        },
+        _columns,
+    ),
+    "chunks": (
+        {
+            "table_name": _TEXT, "id": _TEXT, "file": _TEXT, "container": _TEXT, "format": _INT, "server": _INT, "late": _BOOL,
+            "rows": _INT, "bytes": _INT, "key_lo": _INT, "key_hi": _INT, "time_lo": _INT, "time_hi": _INT, "first_time": _MOMENT,
+            "last_time": _MOMENT,
+            "generation_lo": _INT, "generation_hi": _INT,
+        },
+        _chunks,
+    ),
+    "partitions": (
+        {"table_name": _TEXT, "partition_start": _MOMENT, "partition_end": _MOMENT, "historical_rows": _INT, "chunks": _INT},
+        _partitions,
+    ),
+    "servers": (
+        {
+            "table_name": _TEXT, "server": _INT, "key_lo": _INT, "key_prefix": pa.binary(), "fresh_rows": _INT, "late_rows": _INT,
+            "memory_bytes": _INT,
+        },
+        _servers,
+    ),
+    "streams": ({"table_name": _TEXT, "stream": _TEXT, "last_batch": _INT, "rows": _INT, "flushed": _BOOL}, _streams),
+    "metrics": ({"table_name": _TEXT, "name": _TEXT, "value": _FLOAT}, _metrics),
+    "queries": (
+        {
+            "id": _INT, "statement": _TEXT, "state": _TEXT, "started": _MOMENT, "milliseconds": _FLOAT, "rows": _INT, "bytes": _INT,
+            "regions_considered": _INT, "regions_read": _INT, "leaves_read": _INT, "leaves_skipped": _INT, "rows_scanned": _INT,
+            "error": _TEXT,
+        },
+        _queries,
+    ),
+    "rejects": (
+        {
+            "table_name": _TEXT, "rejected_at": _MOMENT, "position": _INT, "column_name": _TEXT, "reason": _TEXT, "row": _TEXT,
+            "package": _TEXT, "stream": _TEXT, "batch": _INT, "origin": _TEXT,
+        },
+        _rejects,
+    ),
+    "settings": ({"name": _TEXT, "value": _TEXT, "default_value": _TEXT, "changed": _BOOL}, _settings),
+    "recovery": (
+        {
+            "table_name": _TEXT, "seconds": _FLOAT, "owner_pid": _INT, "segments": _INT, "log_bytes": _INT, "batches": _INT, "rows": _INT,
+            "cut_bytes": _INT, "dropped": _INT, "damage": _TEXT,
+        },
+        _recovery,
+    ),
+}  # fmt: skip
