@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidewheel.errors import TidewheelError
 from tidewheel.surfaces import ingest
+from tidewheel.surfaces.shell import options as sql
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=_seed, default=1, metavar="N", help="another number, another fleet (default: 1)")
     demo.add_argument("--without-spark", action="store_true", help="insert the rows without Spark")
     ingest.add(commands, [shared, _which()])
+    sql.add(commands, [shared, _which()])
     _add_care(commands, shared)
     _add_doctor(commands, shared)
     _add_torture(commands, shared)
@@ -236,6 +238,7 @@ def _number(text: str) -> float:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "ingest": ingest.run,
+    "sql": sql.run,
     "demo": _demo,
     "check": _check,
     "backup": _backup,

@@ -1,0 +1,110 @@
+"""Values as text: the same in every format that people read. Whole columns at a time, by Arrow where it can."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def texts(column: pa.Array) -> list[str | None]:
+    """Every value as text, None for null. Bytes are hexadecimal, nested values are JSON."""
+    column = _plain(column)
+    kind = column.type
+    if _is_text(kind):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_floating(kind):  # Arrow writes 1.0 as 1
+        return pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)$", r"\1.0").to_pylist()  # type: ignore[no-any-return]
+    if _is_bytes(kind):
+        return [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()]
+    if not pa.types.is_nested(kind) and not pa.types.is_duration(kind) and not pa.types.is_interval(kind):
+        try:
+            return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowException:  # Arrow cannot, or not for these values
+            pass
+    return [_text(value) for value in column]
+
+
+def json_texts(column: pa.Array) -> list[str]:
+    """Every value as JSON. Numbers are exact; NaN and infinities, which JSON lacks, are null; times are ISO text."""
+    column = _plain(column)
+    kind = column.type
+    found = texts(column)
+    if pa.types.is_floating(kind):
+        return ["null" if one is None or one.lstrip("-") in ("nan", "inf") else one for one in found]
+    if pa.types.is_timestamp(kind):
+        return ["null" if one is None else f'"{one.replace(" ", "T", 1)}"' for one in found]
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_nested(kind):
+        return ["null" if one is None else one for one in found]
+    return ["null" if one is None else json.dumps(one, ensure_ascii=False) for one in found]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether its values stand at the right of a column."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def visible(text: str) -> str:
+    """On one line, and without anything that a terminal would obey."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    mark = found[0]
+    return _NAMED.get(mark) or (f"\\x{ord(mark):02x}" if ord(mark) < 256 else f"\\u{ord(mark):04x}")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    test = pa.types
+    return bool(test.is_binary(kind) or test.is_large_binary(kind) or test.is_binary_view(kind) or test.is_fixed_size_binary(kind))
+
+
+def _text(scalar: pa.Scalar) -> str | None:
+    if not scalar.is_valid:
+        return None
+    try:
+        value = scalar.as_py(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):  # a time that Python has no date for
+        return str(getattr(scalar, "value", "?"))
+    if isinstance(value, pa.MonthDayNano):
+        return _interval(value)
+    return json.dumps(_storable(value), ensure_ascii=False) if isinstance(value, (list, dict, tuple)) else str(value)
+
+
+def _storable(value: Any) -> Any:
+    """As JSON can have it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {str(key): _storable(one) for key, one in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return _interval(value)
+    if isinstance(value, (list, tuple)):
+        return [_storable(one) for one in value]
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _interval(value: Any) -> str:
+    parts = [(value.months, "month"), (value.days, "day"), (value.nanoseconds / 1e9, "second")]
+    return " ".join(f"{n:g} {word}{'' if n == 1 else 's'}" for n, word in parts if n) or "0 seconds"
