@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tidewheel.cluster import address
@@ -73,23 +74,27 @@ class Seat:
 def _take(root: Path, settings: Settings | None) -> Engine:
     """Own the warehouse if nobody does, else attach to its owner."""
     give_up = time.monotonic() + PATIENCE
-    owned = f"another process owns the warehouse {root}"
     while True:
         if not address.is_owned(root):
-            from tidewheel.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
-
-            try:
-                return OwnedEngine(root, settings or Settings())
-            except OwnedError as e:  # somebody was faster
-                owned = str(e)
+            with suppress(OwnedError):  # somebody was faster
+                return _own(root, settings)
         from tidewheel.cluster.client import attach
 
         try:
             return attach(root, wait=PATIENCE)
         except OwnedError as e:  # it does not answer: just starting, or just gone
             if time.monotonic() > give_up:
-                raise OwnedError(f"{owned}. This process could not attach to it: {e}", e.retryable) from e
+                try:
+                    return _own(root, settings)
+                except OwnedError as owned:  # which says who it is
+                    raise OwnedError(f"{owned}. This process could not attach to it: {e}", e.retryable) from e
             time.sleep(0.05)
+
+
+def _own(root: Path, settings: Settings | None) -> Engine:
+    from tidewheel.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
+
+    return OwnedEngine(root, settings or Settings())
 
 
 _seats: dict[Path, Seat] = {}
