@@ -312,11 +312,12 @@ def test_no_limits_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_ends_a_statement(wh: tw.Warehouse) -> None:
+@pytest.mark.parametrize("statement", [FOREVER, "SELECT count(*) FROM taxi a, taxi b, taxi c, taxi d WHERE a.id + b.id + c.id + d.id < 0"])
+def test_ctrl_c_ends_a_statement(wh: tw.Warehouse, statement: str) -> None:
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        wh.sql(FOREVER).to_arrow()
+        wh.sql(statement).to_arrow()
     assert time.monotonic() - began < 5
     assert wh.sql("SELECT count(*) AS n FROM taxi").to_pylist() == [{"n": 2000}]
 

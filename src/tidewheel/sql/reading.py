@@ -1,7 +1,8 @@
 """One run of a statement in DuckDB: from a session that is taken to the last batch, with its limits all the while.
 
-A statement runs in the thread that reads it, and in DuckDB's. It is ended by an interrupt of its connection: when its time is up, or when
-it is cancelled. What goes wrong in a scan of ours is raised as what it was, not as what DuckDB makes of it.
+A statement runs in the thread that reads it (or one beside it, where Ctrl-C has to get through), and in DuckDB's. It is ended by an
+interrupt of its connection: when its time is up, or when it is cancelled. What goes wrong in a scan of ours is raised as what it was, not
+as what DuckDB makes of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.limits import NEVER, Cancellable, Limits, shown
+from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
 from tidewheel.sql import monitor
 from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.mistakes import said_by_duckdb
@@ -25,6 +26,8 @@ from tidewheel.sql.predicates import Condition
 from tidewheel.sql.scan import Pinned, Scan
 
 T = TypeVar("T")
+
+_UNLIMITED = Limits(NEVER, NEVER, NEVER)
 
 _BROKEN = (duckdb.InternalException, duckdb.FatalException)
 
@@ -111,13 +114,12 @@ class Reading:
         began = perf_counter()
         try:
             with monitor.monitor.watching(self._left, self._limits.bytes, self._time_is_up, self._takes_too_much):
-                return step(session)
+                if threading.current_thread() is not threading.main_thread():
+                    return step(session)
+                # a Ctrl-C comes to the main thread alone, and DuckDB would not let it through
+                return Watch(_UNLIMITED, self._of).apart(lambda: step(session), session.connection.interrupt)
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             raise self._error(e) from None
-        except RuntimeError as e:
-            if str(e) == "Query interrupted":  # what DuckDB makes of a Ctrl-C that it notices itself
-                raise KeyboardInterrupt from None
-            raise
         finally:
             self._left -= perf_counter() - began
 
