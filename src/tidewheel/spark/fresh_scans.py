@@ -47,19 +47,22 @@ def install(spark: SparkSession, format_: str) -> bool:
 
 
 def _compiled(spark: SparkSession, format_: str) -> Any:
+    """Once for a Java process, which may outlive the session: Py4J takes two classes of one name for the same."""
     context = spark.sparkContext
-    there = getattr(context, _ATTRIBUTE, None)
-    if there is not None:
-        return there
     jvm, gateway = context._jvm, context._gateway
     assert jvm is not None and gateway is not None
+    there = vars(gateway).get(_ATTRIBUTE)  # its other attributes are Java's
+    if there is not None:
+        return there
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(resources.files(__package__).joinpath("FreshScans.java").read_text())
     (make,) = compiler.getClassLoader().loadClass("FreshScans").getConstructors()
     arguments = gateway.new_array(jvm.java.lang.Object, 1)
     arguments[0] = format_
-    return make.newInstance(arguments)
+    made = make.newInstance(arguments)
+    vars(gateway)[_ATTRIBUTE] = made
+    return made
 
 
 def _fresh(method: Callable[..., DataFrame]) -> Callable[..., DataFrame]:

@@ -83,6 +83,16 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     return gateway
 
 
+def end() -> None:
+    """End the Java process, which a stopped session leaves for the next one, and wait until it has."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is not None:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait()
+
+
 def reason(error: BaseException) -> str:
     """One line that says what an error of Spark is about: Py4J puts its own before it."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")] or [type(error).__name__]

@@ -13,12 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TidewheelError
 from tidewheel.spark import archive, java
-from tidewheel.spark.launch import log_file, reason
+from tidewheel.spark.launch import end, log_file, reason
 from tidewheel.spark.sessions import register, start
 
 
@@ -34,7 +33,7 @@ def main() -> int:
     except Exception as e:
         said = {"error": f"{reason(e)}; its log is {log_file()}"}
     finally:
-        _end_java()
+        end()
     print(json.dumps(said))
     return 1 if "error" in said else 0
 
@@ -68,16 +67,6 @@ def jobs(spark: SparkSession) -> int:
         query = stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
         query.awaitTermination()
     return int(rows)
-
-
-def _end_java() -> None:
-    """Wait until Java has ended: only then is what it records complete."""
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if gateway is not None and process is not None:
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait()
 
 
 if __name__ == "__main__":

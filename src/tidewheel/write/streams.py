@@ -34,6 +34,9 @@ EXPIRES = 3600.0
 RUNS = 16
 """Runs of a stream that are remembered, so that tasks of an old one are told from those of a new one."""
 
+STREAMS = 1000
+"""Streams of a table that this is done for: those that were seen last."""
+
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for the commit of a slice."""
 
@@ -132,6 +135,8 @@ class Streams:
             if incoming.run not in runs:
                 runs.append(incoming.run)
                 del runs[:-RUNS]
+                while len(self._runs) > STREAMS:
+                    del self._runs[next(iter(self._runs))]
             self._check_current(incoming.stream, incoming.run)
             for id_, held in list(self._staged.items()):
                 is_old = now - held.since > EXPIRES and not self._loads.knows(id_.run)  # bad rows of a load wait as long as it takes
