@@ -23,6 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 import tidewheel.spark as tws
 from tests.crash.campaign_mishaps import MishapSource
 from tests.crash.campaign_rows import DDL
+from tidewheel.errors import SparkError
 from tidewheel.spark.jars import connector, resolve
 from tidewheel.spark.java import find
 
@@ -63,7 +64,10 @@ class Driver:
 
     def jars(self, packages: list[str]) -> dict[str, Any]:
         """What a Kafka broker needs, and the Java to run it on."""
-        return {"jars": [str(path) for path in resolve(self._spark, packages)], "java": str(find().home)}
+        try:
+            return {"jars": [str(path) for path in resolve(self._spark, packages)], "java": str(find().home)}
+        except SparkError as e:
+            return {"missing": str(e)}
 
     def start(self, settings: dict[str, str], cut: dict[str, int]) -> dict[str, Any]:
         connector(self._spark, "kafka")
