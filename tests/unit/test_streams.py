@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +254,25 @@ def test_an_old_run_is_over_once_a_new_one_has_begun(wh: tw.Warehouse) -> None:
         with pytest.raises(StagingLostError, match="started again"):
             stale()
     assert t.commit_batch("s", "new", 0, [piece(0, run="new")]).rows == 1
+
+
+def test_tasks_that_still_write_leave_nothing_of_a_failed_load(wh: tw.Warehouse) -> None:
+    """Spark aborts a job while the tasks beside the one that failed still run."""
+    t = engine(wh)
+    load = t.begin_load()
+    begun, ended = threading.Event(), threading.Event()
+
+    def go_on() -> None:
+        with contextlib.suppress(tw.StorageError), ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
+            while True:  # each batch is a chunk
+                maker.add(rows(*range(10)), "error")
+                begun.set()
+        ended.set()
+
+    task = threading.Thread(target=go_on)
+    task.start()
+    assert begun.wait(30)
+    t.abort_load(load.job)
+    assert ended.wait(30), "a folder that is gone stops the task"
+    task.join()
+    assert list((wh._engine.root / "staging").iterdir()) == []

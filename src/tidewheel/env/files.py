@@ -189,10 +189,13 @@ class LocalFiles:
         self._discard(self.path(name))
         self._give_up(name)
 
-    def remove_folder(self, name: str) -> None:
-        """Remove a folder if it is empty; else there is nothing to do now."""
-        with suppress(OSError):
+    def remove_folder(self, name: str) -> bool:
+        """Remove a folder if it is empty; else there is nothing to do now. Returns whether it is gone."""
+        try:
             self.disk.remove_folder(self.path(name))
+        except OSError as e:
+            return isinstance(e, FileNotFoundError)
+        return True
 
     def _discard(self, path: str) -> None:
         """Where this fails, the next open of the warehouse sweeps the file."""

@@ -33,6 +33,9 @@ STALE = 6 * 3600.0
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for a load to go on."""
 
+_TRIES = 100
+"""To remove a folder; what is still there then, `sweep` removes."""
+
 
 class Loads:
     """The bulk loads of one table. Every method may be called from any thread."""
@@ -156,6 +159,9 @@ def sweep(files: LocalFiles) -> None:
 
 
 def _remove(files: LocalFiles, folder: str) -> None:
-    for file in list(files.list(folder)):
-        files.remove(file)
-    files.remove_folder(folder)
+    """A task that has not heard yet that its job failed may write another file meanwhile. Once the folder is gone, none can."""
+    for _ in range(_TRIES):
+        for file in list(files.list(folder)):
+            files.remove(file)
+        if files.remove_folder(folder):
+            return
