@@ -22,6 +22,7 @@ import tidewheel as tw
 import tidewheel.spark as tws
 from tests.conftest import SOAK
 from tests.integration.spark_session import spark  # noqa: F401
+from tests.integration.test_docs import read
 from tests.servers.kafka import JARS, Broker
 from tidewheel.errors import InputError, NotFoundError, SchemaError, SparkError
 from tidewheel.spark import java
@@ -206,3 +207,11 @@ def test_the_example(broker: Broker, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(example), broker.address, "example", "5"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("5 rows, 1 rejected, newest: [{'plate': 4, 'speed': 50")
+
+
+def test_the_page(broker: Broker, tmp_path: Path) -> None:
+    """docs/kafka.md, with a broker that is there."""
+    broker.create("page", 2)
+    broker.send("page", [ride(i) for i in range(1, 2000)])
+    out = read("kafka", tmp_path, f"broker:9092={broker.address}", "/rides=/page")
+    assert "page/" in out and "Done: 1997 rows" in out, out
