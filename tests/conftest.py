@@ -25,19 +25,30 @@ def examples(n: int) -> int:
     return 20 * n if SOAK else n
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Fails a test that leaks a thread of ours or an open warehouse; then closes it, so that the next test starts clean."""
-    yield
+def check_nothing_left() -> None:
+    """Fails if a thread of ours or an open warehouse is left; then closes it, so that the next test starts clean."""
     seats = sys.modules.get("tidewheel.seat")
     left = [str(root) for root in seats._seats] if seats is not None else []
     if seats is not None and left:
         seats._leave_all()
+    monitors = sys.modules.get("tidewheel.sql.monitor")
+    linger = monitors._LINGER if monitors is not None else 0.0
+    if monitors is not None:
+        monitors._LINGER = 0.0  # its thread ends by itself when no statement comes: no test has to wait for that
     give_up = time.monotonic() + 30
     while (threads := [t.name for t in threading.enumerate() if t.name.startswith("tidewheel")]) and time.monotonic() < give_up:
         time.sleep(0.01)
+    if monitors is not None:
+        monitors._LINGER = linger
     assert not left, f"warehouses left open: {left}"
     assert not threads, f"threads left running: {threads}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """After each test. Modules whose tests share a warehouse look once, when all of them are done."""
+    yield
+    check_nothing_left()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 import tidewheel as tw
@@ -24,6 +25,7 @@ TRIPS = pa.schema(
         ("ms", pa.timestamp("ms")),
     ]
 )  # fmt: skip
+TAXI = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64()), ("s", pa.string())])
 SPOTS = pa.schema([("lon", pa.float64()), ("lat", pa.float64()), ("stamp", pa.timestamp("ms")), ("n", pa.int32()), ("name", pa.string())])
 WORDS = pa.schema([("word", pa.string()), ("seen", pa.date32()), ("n", pa.int64()), ("x", pa.float64())])
 FLOWS = pa.schema([("src", pa.string()), ("ms", pa.int64()), ("bytes", pa.int64())])
@@ -46,6 +48,7 @@ class Twin:
     def fill_duckdb(self) -> None:
         self.duck = duckdb.connect()
         self.duck.execute("SET TimeZone = 'UTC'")
+        self.duck.execute("SET threads = 1")  # so few rows are read faster by one
         for name, rows in self.rows.items():
             self.duck.register("given", rows)
             self.duck.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
@@ -143,3 +146,46 @@ def make(root: Path, seed: int, n: int = 1500, **settings: Any) -> Twin:
     fill(twin, seed, n)
     twin.fill_duckdb()
     return twin
+
+
+# ---- a small one --------------------------------------------------------------------------------------------
+
+
+def taxi_rows(first: int, n: int) -> pa.Table:
+    """A row a second, ten keys in turn."""
+    i = np.arange(first, first + n)
+    times = np.datetime64(DAY).astype("datetime64[us]").astype(np.int64) + i * 10**6
+    return pa.table([i % 10, pa.array(times, pa.timestamp("us")), i / 2, [None if k % 3 == 0 else f"s{k % 4}" for k in i]], schema=TAXI)
+
+
+def with_taxi(root: Path) -> tw.Warehouse:
+    """A warehouse with 2,000 rows in the table taxi, half of them in a chunk. Whoever calls closes it."""
+    wh = tw.open(root)
+    taxi = wh.create_table("taxi", TAXI, time="ts", key="id")
+    taxi.insert(taxi_rows(0, 1000))
+    taxi.flush()
+    taxi.insert(taxi_rows(1000, 1000))
+    return wh
+
+
+# ---- answers ------------------------------------------------------------------------------------------------
+
+
+def told(table: pa.Table) -> list[str]:
+    """Names and types first, then the rows in an order of their own: the same for answers that differ only in the order of rows."""
+    kinds = [f"{field.name} {field.type}" for field in table.schema]
+    return kinds + sorted(map(repr, zip(*map(_values, table.columns), strict=True)))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """As Python has them, or what is quicker to write and as different. NaN equals itself, and -0.0 is 0.0."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return ["nan" if value != value else None if value is None else value + 0.0 for value in column.to_pylist()]
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.string())
+    return column.to_pylist()

@@ -18,7 +18,8 @@ import pyarrow.dataset as pds
 import pytest
 
 import tidewheel as tw
-from tests.sql_tables import DAY, Twin, make
+from tests.conftest import check_nothing_left
+from tests.sql_tables import DAY, Twin, make, told
 from tidewheel.sql.arrow_filters import condition_of
 from tidewheel.sql.predicates import Both, Comparison, Either, IsNull, Negation, OneOf, Unknown
 
@@ -32,14 +33,15 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
     twin.wh.close()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """The warehouse stays open from one test to the next."""
+    """Looked at once: the warehouse stays open from one test to the next."""
     yield
+    check_nothing_left()
 
 
 def same(ours: pa.Table, theirs: pa.Table) -> bool:
-    return sorted(map(repr, ours.to_pylist())) == sorted(map(repr, theirs.to_pylist()))
+    return told(ours) == told(theirs)
 
 
 # ---- scans --------------------------------------------------------------------------------------------------

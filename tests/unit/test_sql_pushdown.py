@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tidewheel as tw
+from tests.conftest import check_nothing_left
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.result import SqlResult
 
@@ -84,10 +85,11 @@ def duck(wh: tw.Warehouse) -> Iterator[Any]:
         yield duck
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """The warehouse stays open from one test to the next."""
+    """Looked at once: the warehouse stays open from one test to the next."""
     yield
+    check_nothing_left()
 
 
 KEY_LEAVES = HOURS * 3
