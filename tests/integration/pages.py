@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_BLOCK = re.compile(r"^<!-- given\n(?P<given>.*?)^-->$|^(?P<not_run><!-- not run: .*? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"^<!-- given\n(?P<given>.*?)^-->$|^(?P<not_run><!-- not run: .*? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 
 
 @dataclass(frozen=True)

@@ -165,20 +165,20 @@ def test_a_flush_that_fails_is_reported_and_tried_again(tmp_path: Path, monkeypa
 
 
 def test_single_rows_coalesce(tmp_path: Path) -> None:
-    """100,000 inserts of one row: memory stays bounded, runs stay few, queries stay fast."""
+    """30,000 inserts of one row: memory stays bounded, runs stay few, queries stay fast."""
     code = f"""
 import time, numpy as np, pyarrow as pa, tidewheel as tw
 def private():
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssAnon")) / 1024
 schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("name", pa.string())])
-n = np.arange(100_000)
+n = np.arange(30_000)
 names = pa.array([f"taxi {{i % 100}}" for i in n])
 batch = pa.RecordBatch.from_arrays([pa.array(n % 1000), pa.array(n, pa.timestamp("us")), names], schema=schema)
 with tw.open({str(tmp_path / "wh")!r}) as wh:
     t = wh.create_table("t", schema, time="ts", key="id")
     t.insert(batch.slice(0, 1)); len(t.query(key=5).to_arrow())
     before, runs, slowest = private(), 0, 0
-    for i in range(1, 100_000):
+    for i in range(1, 30_000):
         t.insert(batch.slice(i, 1))
         if i % 1000 == 0:
             runs = max(runs, t.query().stats.regions_considered)
@@ -186,9 +186,9 @@ with tw.open({str(tmp_path / "wh")!r}) as wh:
             for _ in range(5):
                 began = time.perf_counter(); t.query(key=(5, 9)).to_arrow(); taken.append(time.perf_counter() - began)
             slowest = max(slowest, min(taken))  # a busy machine is not what is tested
-    assert t.rows == 100_000 and len(t.query(key=5)) == 100, (t.rows, len(t.query(key=5)))
+    assert t.rows == 30_000 and len(t.query(key=5)) == 30, (t.rows, len(t.query(key=5)))
     t.flush()
-    assert t.rows == 100_000 and len(t.query(key=5)) == 100
+    assert t.rows == 30_000 and len(t.query(key=5)) == 30
     print(runs, int(slowest * 1e3), int(private() - before))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
