@@ -10,6 +10,8 @@ import pytest
 
 from tidewheel.errors import StorageError
 from tidewheel.surfaces import cli
+from tidewheel.surfaces.arguments import commands_of
+from tidewheel.surfaces.commands import demo
 from tidewheel.surfaces.demo.numbers import Request as DemoRequest
 from tidewheel.surfaces.torture.drive import Request
 
@@ -98,7 +100,7 @@ def test_errors_are_one_line_without_traceback(
     def fail(options: object) -> int:
         raise error
 
-    monkeypatch.setitem(cli._COMMANDS, "demo", fail)
+    monkeypatch.setitem(cli._COMMANDS, "demo", (demo.add, fail))
     assert cli.main(["demo"]) == 1
     captured = capsys.readouterr()
     assert captured.err == "tidewheel: the disk is full\n" and captured.out == ""
@@ -109,7 +111,7 @@ def test_debug_shows_the_traceback(argv: list[str], monkeypatch: pytest.MonkeyPa
     def fail(options: object) -> int:
         raise StorageError("the disk is full")
 
-    monkeypatch.setitem(cli._COMMANDS, "demo", fail)
+    monkeypatch.setitem(cli._COMMANDS, "demo", (demo.add, fail))
     with pytest.raises(StorageError):
         cli.main(argv)
 
@@ -118,7 +120,7 @@ def test_ctrl_c_is_not_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def interrupt(options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(cli._COMMANDS, "demo", interrupt)
+    monkeypatch.setitem(cli._COMMANDS, "demo", (demo.add, interrupt))
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().err == "tidewheel: interrupted\n"
 

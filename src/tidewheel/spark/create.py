@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tidewheel.errors import NotFoundError, SchemaError
+from tidewheel.errors import NotFoundError
 from tidewheel.model.dead_letters import HIDDEN
-from tidewheel.model.schema import Epoch, KeyRule, TableSpec, epoch, ip, make_spec, zorder
+from tidewheel.model.rule_text import key_of, time_of
+from tidewheel.model.schema import TableSpec, make_spec
 from tidewheel.spark import connections
 from tidewheel.spark.options import Place
 from tidewheel.spark.types import arrow_schema, check_written
-
-_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*")
 
 
 def target(place: Place, schema: StructType, options: Mapping[str, str], hidden: bool = False) -> tuple[TableSpec, bool]:
@@ -38,30 +36,3 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
         made = True
     check_written(spec, schema, hidden)
     return spec, made
-
-
-def time_of(text: str) -> str | Epoch:
-    """`ts`, or for whole numbers `seen ms`."""
-    column, _, unit = text.strip().rpartition(" ")
-    return epoch(column.strip(), unit) if column and unit in ("s", "ms", "us", "ns") else text.strip()
-
-
-def key_of(text: str) -> str | KeyRule:
-    """`plate`, `ip(source)` or `zorder(lon, lat, 115.4, 39.4, 117.6, 41.1)`."""
-    call = _CALL.fullmatch(text)
-    if call is None:
-        return text.strip()
-    words = [word.strip() for word in call[2].split(",")]
-    match call[1].lower():
-        case "ip" if len(words) == 1:
-            return ip(words[0])
-        case "zorder":
-            split = len(words) // 3  # as many lower ends and as many upper ends as columns
-            try:
-                return zorder(*words[:split], bounds=tuple(float(word) for word in words[split:]))
-            except ValueError:
-                pass
-    raise SchemaError(
-        "option key is a column, ip(column), or zorder(columns, lower ends, upper ends) as in zorder(lon, lat, 115, 39, 118, 41), "
-        f"not {text!r}"
-    )

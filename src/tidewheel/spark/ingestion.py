@@ -17,9 +17,9 @@ from tidewheel.chunk import names
 from tidewheel.cluster.protocol import Engine
 from tidewheel.cluster.summon import summon
 from tidewheel.errors import InputError, NotFoundError, OwnerLostError, StorageError
+from tidewheel.model.rule_text import key_of, time_of
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
-from tidewheel.spark.create import key_of, time_of
 from tidewheel.spark.options import DECODE, Place, place_of
 from tidewheel.spark.sources.kafka import META
 from tidewheel.spark.sources.new_table import NewTable, define

@@ -15,10 +15,11 @@ import tidewheel as tw
 from tidewheel.care.check import check as check_house
 from tidewheel.care.check import closed
 from tidewheel.care.restore import restore as restore_folder
-from tidewheel.chunk import names
 from tidewheel.env.progress import Progress as Bar
-from tidewheel.errors import NotFoundError, OwnedError
+from tidewheel.errors import OwnedError
 from tidewheel.model.report import CheckReport, Progress
+from tidewheel.surfaces.arguments import there
+from tidewheel.surfaces.configuration import settings_of
 
 
 def check(root: Path, repair: bool, format_: str) -> int:
@@ -28,7 +29,7 @@ def check(root: Path, repair: bool, format_: str) -> int:
         with closed(root) as house, _bar("checking") as progress:
             report = check_house(house, repair, progress)
     except OwnedError:  # whoever has it open does it for us, and goes on meanwhile
-        with tw.open(root) as wh, _bar("checking") as progress:
+        with tw.open(root, settings=settings_of(root)) as wh, _bar("checking") as progress:
             report = wh.check(repair=repair, progress=progress)
     if format_ == "json":
         print(json.dumps(report.to_dict(), indent=2))
@@ -38,10 +39,8 @@ def check(root: Path, repair: bool, format_: str) -> int:
 
 
 def backup(root: Path, folder: Path, verify: str) -> int:
-    root = root.expanduser().resolve()
-    if not (root / names.CATALOG).is_file():
-        raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
-    with tw.open(root) as wh, _bar("backing up") as progress:
+    root = there(root)
+    with tw.open(root, settings=settings_of(root)) as wh, _bar("backing up") as progress:
         print(wh.backup(folder.expanduser().resolve(), verify=verify, progress=progress))
     return 0
 

@@ -16,13 +16,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import InputError, TidewheelError
+from tidewheel.surfaces.arguments import Commands, name_list
 
 if TYPE_CHECKING:
     from tidewheel.spark.ingestion import Request, Stream
     from tidewheel.surfaces.progress_view import View
-
-Commands = Any
-"""What argparse calls the holder of sub-commands, and has no public name for."""
 
 PATIENCE = 60.0
 """Seconds that a batch under way may take to finish before it is stopped: it comes again when the stream is started again."""
@@ -40,7 +38,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "ingest",
         parents=parents,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         help="stream Kafka topics or a folder of files into a table",
         description="Stream a source into a table, through Spark. Rows can be queried as soon as their batch is in; records that\n"
         "cannot be rows are kept in the table's rejects. Ctrl-C ends it; the same command goes on where it was.",
@@ -63,7 +60,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
         "--time-format", metavar="FORMAT", help="epoch-s, epoch-ms, epoch-us, epoch-ns, or a pattern: '%%d/%%m/%%Y %%H:%%M:%%S'"
     )
     records.add_argument(
-        "--columns", type=_names, metavar="A,B,…", help="the fields of CSV records, in their order; then files have no header"
+        "--columns", type=name_list, metavar="A,B,…", help="the fields of CSV records, in their order; then files have no header"
     )
     records.add_argument("--delimiter", metavar="CHAR", help="between CSV fields (default: a comma)")
     records.add_argument(
@@ -74,7 +71,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     )
     records.add_argument("--avro-schema", type=Path, metavar="FILE", help="the schema of Avro messages")
     records.add_argument(
-        "--with", dest="meta", type=_names, default=[], metavar="A,B,…",
+        "--with", dest="meta", type=name_list, default=[], metavar="A,B,…",
         help="what of a Kafka message to keep: key, headers, topic, partition, offset, timestamp, as columns _key …; or key=plate",
     )  # fmt: skip
     stream = parser.add_argument_group("the stream")
@@ -95,7 +92,10 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the stream to its end, to Ctrl-C, or to an error."""
+    from tidewheel.surfaces.configuration import settings_of
+
     request = _request(options)
+    settings_of(options.warehouse.expanduser().resolve())  # the owner that is started has them; what is wrong is said here
     with _installed():
         import tidewheel.spark as tws
         from tidewheel.spark import ingestion
@@ -208,13 +208,6 @@ def _installed() -> Iterator[None]:
         if (e.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
         raise TidewheelError("PySpark is not installed: pip install 'tidewheel[spark]'") from e
-
-
-def _names(text: str) -> list[str]:
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"must be names with commas between them, not {text!r}")
-    return found
 
 
 def _option(text: str) -> tuple[str, str]:

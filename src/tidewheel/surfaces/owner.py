@@ -36,9 +36,11 @@ def _own(root: Path, idle: float, ready: int | None) -> int:
     from tidewheel.errors import OwnedError, TidewheelError
     from tidewheel.owner import OwnedEngine
     from tidewheel.settings import Settings
+    from tidewheel.surfaces.configuration import settings_of
 
     try:
-        engine = OwnedEngine(root.expanduser().resolve(), Settings())
+        root = root.expanduser().resolve()
+        engine = OwnedEngine(root, settings_of(root) or Settings())
     except OwnedError:
         return 0
     except TidewheelError as e:

@@ -11,16 +11,14 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tidewheel.errors import InputError, NotFoundError, TidewheelError
+from tidewheel.errors import InputError, TidewheelError
+from tidewheel.surfaces.arguments import Commands, seconds, there
 
 if TYPE_CHECKING:
     from tidewheel.surfaces.shell.session import Session
     from tidewheel.surfaces.shell.statements import Piece
-
-Commands = Any
-"""What argparse calls the holder of sub-commands, and has no public name for."""
 
 EXAMPLES = """\
 examples:
@@ -37,7 +35,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "sql",
         parents=parents,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         help="ask in SQL: in a shell, or from the command line, a file or a pipe",
         description="Ask a warehouse in SQL, also while other processes write to it. Without -c and -f, on a terminal, it is a shell with\n"
         "history and completion; from a pipe, statements are read from standard input. The first error ends what is not typed.",
@@ -52,7 +49,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write the answer into a file: .parquet, .csv, .json, .jsonl, .arrow or .md"
     )
-    parser.add_argument("--timeout", type=_seconds, metavar="N", help="end a statement that takes longer than so many seconds")
+    parser.add_argument("--timeout", type=seconds, metavar="N", help="end a statement that takes longer than so many seconds")
     parser.add_argument("--timing", action="store_true", help="also without a terminal: how long each took, and what was read")
 
 
@@ -67,14 +64,15 @@ def run(options: argparse.Namespace) -> int:
             return 2
         format_of(options.output)
     source = None if typed else _pieces(options)
-    root = _root(options.warehouse)
+    root = there(options.warehouse)
 
     import tidewheel as tw
+    from tidewheel.surfaces.configuration import settings_of
     from tidewheel.surfaces.shell.screen import Look, Screen
     from tidewheel.surfaces.shell.session import Session
 
     screen = Screen(Look(options.format, typed or options.timing), typed)
-    with tw.open(root) as warehouse:
+    with tw.open(root, settings=settings_of(root)) as warehouse:
         session = Session(warehouse, screen, options.timeout)
         debug = bool(getattr(options, "debug", False))
         if source is None:
@@ -155,23 +153,3 @@ def _lines(stream: TextIO) -> Iterator[str]:
         yield from stream
     except UnicodeDecodeError:
         raise InputError("standard input is not UTF-8 text") from None
-
-
-def _root(given: Path) -> Path:
-    """A warehouse that is there: a name that was mistyped should not make a new one."""
-    from tidewheel.chunk import names
-
-    root = given.expanduser().resolve()
-    if not (root / names.CATALOG).is_file():
-        raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
-    return root
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
-    return value

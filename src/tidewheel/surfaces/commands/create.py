@@ -1,0 +1,177 @@
+"""`tidewheel create TABLE`: a table from a sample of its records, from flags, or from a record descriptor."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidewheel.errors import ExistsError, InputError, NotFoundError
+from tidewheel.surfaces.arguments import Commands, examples, name_list
+
+if TYPE_CHECKING:
+    from tidewheel.model.schema import TableSpec
+    from tidewheel.spark.sources.new_table import NewTable
+
+
+def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "create",
+        parents=parents,
+        help="create a table: from a sample file, from columns, or from a record descriptor",
+        description="Create a table. Its columns come from a sample file, whose types are inferred, from --column, or from a record\n"
+        "descriptor. The warehouse is made if it is not there.",
+        epilog=examples(
+            [
+                "tidewheel create taxi -w data/wh --from rides.csv.gz --time ts --key plate",
+                "tidewheel create taxi -w data/wh --column plate:int64 --column ts:timestamp --column speed:float --key plate",
+                "tidewheel create seen -w data/wh --from seen.jsonl --time 'at ms' --key 'ip(source)' --dry-run",
+                "tidewheel create cabs -w data/wh --from gps.parquet --key 'zorder(lon, lat, 115, 39, 118, 41)' --partition '1 day'",
+                "tidewheel create trips -w data/wh --descriptor trips.xml",
+            ]
+        ),
+    )
+    parser.add_argument("table", metavar="TABLE", help="its name")
+    columns = parser.add_argument_group("columns")
+    columns.add_argument(
+        "--from", dest="sample", type=Path, metavar="FILE", help="a sample: csv, tsv, json, parquet, avro or arrow; also .gz …"
+    )
+    columns.add_argument(
+        "--column", dest="columns", action="append", default=[], type=_column, metavar="NAME:TYPE",
+        help="a column, in order; beside --from and --descriptor: another type for a column that is there; may be repeated",
+    )  # fmt: skip
+    columns.add_argument("--descriptor", type=Path, metavar="FILE", help="a record descriptor, XML as MDDS has it or TOML")
+    table = parser.add_argument_group("the table")
+    table.add_argument(
+        "--time",
+        metavar="COLUMN",
+        help="its time; for whole numbers that stay such with their unit: 'seen ms' (default: the column of times)",
+    )
+    table.add_argument("--key", metavar="COLUMN", help="its key: a column, 'ip(src)', or 'zorder(lon, lat, 115, 39, 118, 41)'")
+    table.add_argument("--partition", metavar="WIDTH", help="the width of its partitions (default: 1 hour; 1 day if times are days)")
+    table.add_argument(
+        "--if-exists", choices=("error", "open"), default="error", help="if it is there: an error (default), or fine if it is the same"
+    )
+    table.add_argument("--dry-run", action="store_true", help="show what would be made, and make nothing")
+    records = parser.add_argument_group("the sample")
+    records.add_argument("--delimiter", metavar="CHAR", help="between CSV fields (default: a comma)")
+    records.add_argument("--names", type=name_list, metavar="A,B,…", help="the fields of a CSV file that has no header")
+    records.add_argument(
+        "--null", action="append", metavar="TEXT", help="a CSV field that means: no value; may be repeated (default: empty)"
+    )
+    records.add_argument(
+        "--time-format", default="", metavar="FORMAT", help="epoch-s, epoch-ms, epoch-us, epoch-ns, or a pattern: '%%d/%%m/%%Y %%H:%%M:%%S'"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    new = _define(options)
+    root = options.warehouse.expanduser().resolve()
+    made = True
+    if not options.dry_run:
+        import tidewheel as tw
+        from tidewheel.surfaces.configuration import settings_of
+
+        spec = new.spec
+        with tw.open(root, settings=settings_of(root)) as wh:
+            made = spec.name not in wh.tables()
+            time = tw.epoch(spec.time.column, spec.time.unit) if _counted(spec) else spec.time.column
+            if not made and options.if_exists == "error":
+                raise ExistsError(
+                    f"there is a table {spec.name!r} in {root} already; choose another name, or say --if-exists open if it is the same"
+                )
+            wh.create_table(spec.name, spec.schema, time=time, key=spec.key, partition=spec.partition, if_exists=options.if_exists)
+    for line in told(new, options.warehouse, options.dry_run, made):
+        print(line)
+    print(f"Next: {_next(options, new)}")
+    return 0
+
+
+def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
+    """What was made, or would be."""
+    from tidewheel.model.rule_text import key_text
+
+    spec = new.spec
+    said = f"would be created in {root}" if dry else f"created in {root}" if made else f"is in {root} already, and the same"
+    lines = [f"Table {spec.name} {said}:"]
+    width = max(len(name) for name in spec.schema.names)
+    types = [str(field.type) for field in spec.schema]
+    wide = max(len(type_) for type_ in types)
+    for field, type_ in zip(spec.schema, types, strict=True):
+        roles = ["key"] * (field.name in spec.key.columns) + ["time"] * (field.name == spec.time.column)
+        lines.append(f"  {field.name:<{width}}  {type_:<{wide}}  {', '.join(roles)}".rstrip())
+    time = f"{spec.time.column} (whole numbers, {spec.time.unit})" if _counted(spec) else spec.time.column
+    lines.append(f"time {time}, key {key_text(spec.key)}, partitions of {spec.partition}")
+    return [*lines, *(f"Note: {note}" for note in new.notes)]
+
+
+def _counted(spec: TableSpec) -> bool:
+    """Whether its times are whole numbers that stay such."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(spec.schema.field(spec.time.column).type))
+
+
+def _next(options: argparse.Namespace, new: NewTable) -> str:
+    root = shlex.quote(str(options.warehouse))
+    if options.dry_run:
+        return "the same command without --dry-run"
+    if options.sample is None:
+        return f"tidewheel ingest {options.table} -w {root} --from FOLDER"
+    more = [f"--time-format {shlex.quote(new.time_format)}"] if new.time_format else []
+    more += [f"--delimiter {shlex.quote(options.delimiter)}"] if options.delimiter else []
+    more += [f"--columns {shlex.quote(','.join(options.names))}"] if options.names else []
+    return " ".join([f"tidewheel ingest {options.table} -w {root} --from {shlex.quote(str(options.sample))} --once", *more])
+
+
+def _define(options: argparse.Namespace) -> NewTable:
+    from tidewheel.surfaces.new_table.definition import Wishes, from_columns, from_descriptor, from_sample
+    from tidewheel.surfaces.new_table.type_names import type_named
+
+    types: dict[str, Any] = {}
+    for name, type_ in options.columns:
+        if name in types:
+            raise InputError(f"--column gives {name!r} twice")
+        types[name] = type_named(type_)
+    wishes = Wishes(options.table, options.time, options.key, options.partition, options.time_format)
+    if options.sample is not None and options.descriptor is not None:
+        raise InputError("columns come from --from or from --descriptor, not from both")
+    if options.descriptor is not None:
+        from tidewheel.surfaces.new_table.descriptor import read_descriptor
+
+        try:
+            text = options.descriptor.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{options.descriptor} is not a record descriptor: it is no text") from None
+        return from_descriptor(wishes, read_descriptor(text, str(options.descriptor)), types, str(options.descriptor))
+    if options.sample is not None:
+        return from_sample(wishes, _sample(options), types)
+    if not types:
+        raise InputError("which columns? Give a sample (--from FILE), --column NAME:TYPE, or --descriptor FILE")
+    return from_columns(wishes, list(types.items()))
+
+
+def _sample(options: argparse.Namespace) -> Any:
+    from tidewheel.spark.sources.file_rows import Broken
+    from tidewheel.spark.sources.rules import FILES, Rules
+    from tidewheel.spark.sources.sample import Sample
+
+    path = options.sample.expanduser()
+    if not path.is_file():
+        raise NotFoundError(f"there is no file {path}" if not path.exists() else f"{path} is a folder: give one of its files as a sample")
+    rules = Rules(
+        FILES, time_format=options.time_format, columns=tuple(options.names or ()), delimiter=options.delimiter or ",",
+        nulls=tuple(options.null or ("",)),
+    )  # fmt: skip
+    try:
+        return Sample.of_file(str(path), None, rules)
+    except Broken as e:
+        raise InputError(f"{path} cannot be a sample: {e}") from e
+
+
+def _column(text: str) -> tuple[str, str]:
+    name, mark, type_ = text.partition(":")
+    if not mark or not name.strip() or not type_.strip():
+        raise argparse.ArgumentTypeError(f"must be NAME:TYPE, such as speed:float, not {text!r}")
+    return name.strip(), type_.strip()

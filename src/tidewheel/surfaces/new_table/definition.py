@@ -1,0 +1,135 @@
+"""The definition of a new table: columns from where they are said, time and key as chosen, or as is plain. Pure: nothing is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.errors import SchemaError
+from tidewheel.model.rule_text import key_of, key_text, time_of
+from tidewheel.model.schema import Epoch, TableSpec, make_spec, zorder
+from tidewheel.spark.sources.infer import epoch_unit
+from tidewheel.spark.sources.new_table import NewTable, define
+from tidewheel.spark.sources.sample import Sample
+from tidewheel.surfaces.arguments import near
+from tidewheel.surfaces.new_table.descriptor import Descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What was said of a table beside its columns."""
+
+    name: str
+    time: str | None = None
+    key: str | None = None
+    partition: str | None = None
+    time_format: str = ""
+
+
+def from_sample(wishes: Wishes, sample: Sample, types: Mapping[str, pa.DataType]) -> NewTable:
+    """A table for records like these; `types` are those of some columns, where another one is wanted than was found."""
+    for column in types:
+        if column not in sample.schema.names:
+            raise SchemaError(_missing(column, sample.schema.names, sample.source))
+    schema = pa.schema([f.with_type(types.get(f.name, f.type)) for f in sample.schema])
+    wishes, notes = _chosen(wishes, schema, sample.values, sample.source)
+    assert wishes.time is not None and wishes.key is not None
+    time = time_of(wishes.time)
+    column = time.column if isinstance(time, Epoch) else time
+    if column not in schema.names:
+        raise SchemaError(_missing(column, schema.names, sample.source))
+    new = define(
+        wishes.name, replace(sample, schema=schema), {}, time=time, key=key_of(wishes.key),
+        partition=_partition(wishes, schema, column), time_format=wishes.time_format,
+    )  # fmt: skip
+    return replace(new, notes=(*notes, *new.notes))
+
+
+def from_columns(wishes: Wishes, columns: Sequence[tuple[str, pa.DataType]]) -> NewTable:
+    """A table of these columns."""
+    schema = pa.schema(columns)
+    wishes, notes = _chosen(wishes, schema, {}, "")
+    return NewTable(_spec(wishes, schema), "", notes)
+
+
+def from_descriptor(wishes: Wishes, descriptor: Descriptor, types: Mapping[str, pa.DataType], file: str) -> NewTable:
+    """A table as a descriptor describes it: the time is the one dimension that is a time, the key is made of the others.
+
+    Where two or more of the others have bounds, the key is the z-order of these; else it is the first. What the command line says wins.
+    """
+    schema = pa.schema([(name, types.get(name, type_)) for name, type_ in descriptor.fields])
+    for column in types:
+        if column not in schema.names:
+            raise SchemaError(_missing(column, schema.names, file))
+    notes: list[str] = []
+    moments = [one.name for one in descriptor.dimensions if one.name in descriptor.moments] or list(descriptor.moments)
+    if wishes.time is None and len(moments) == 1:
+        wishes = replace(wishes, time=moments[0])
+    time = time_of(wishes.time) if wishes.time is not None else ""
+    others = [one for one in descriptor.dimensions if one.name != (time.column if isinstance(time, Epoch) else time)]
+    if wishes.key is None and others and wishes.time is not None:
+        bounded = [one for one in others if one.lo is not None]
+        if len(bounded) > 1:
+            ends = [one.lo for one in bounded] + [one.hi for one in bounded]
+            key = key_text(zorder(*(one.name for one in bounded), bounds=tuple(end for end in ends if end is not None)))
+            left = [one.name for one in others if one.lo is None]
+        else:
+            key, left = others[0].name, [one.name for one in others[1:]]
+        wishes = replace(wishes, key=key)
+        if left:
+            notes.append(f"filtered, not indexed: {', '.join(left)}. With bounds they would share the key: --key 'zorder(…)'")
+    wishes, more = _chosen(wishes, schema, {}, file)
+    return NewTable(_spec(wishes, schema), "", (*notes, *more))
+
+
+def _spec(wishes: Wishes, schema: pa.Schema) -> TableSpec:
+    assert wishes.time is not None and wishes.key is not None
+    time = time_of(wishes.time)
+    partition = _partition(wishes, schema, time.column if isinstance(time, Epoch) else time)
+    return make_spec(wishes.name, schema, time=time, key=key_of(wishes.key), partition=partition)
+
+
+def _partition(wishes: Wishes, schema: pa.Schema, column: str) -> str:
+    """An hour, or a day where times are days."""
+    days = column in schema.names and pa.types.is_date(schema.field(column).type)
+    return wishes.partition or ("1 day" if days else "1 hour")
+
+
+def _chosen(wishes: Wishes, schema: pa.Schema, values: Mapping[str, Sequence[Any]], source: str) -> tuple[Wishes, tuple[str, ...]]:
+    """The wishes with a time and a key. SchemaError says what could be, where it is not plain."""
+    notes: list[str] = []
+    time = wishes.time
+    problems = []
+    moments = [f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
+    if time is None and len(moments) == 1:
+        time = moments[0]
+        notes.append(f"{time} is the time: no other column has times")
+    if time is None:
+        could = moments or [name for name, some in values.items() if _could_be_times(some)]
+        if could:
+            problems.append(f"which column is the time? It could be {_either(could)}: say --time {could[0]}")
+        else:
+            problems.append("which column is the time? None has times; for whole numbers say the unit too: --time 'seen ms'")
+    if wishes.key is None:
+        could = [name for name in schema.names if name != time]
+        problems.append(f"which column is the key, by which rows are looked up? Say --key {could[0] if could else 'plate'}")
+    if problems:
+        of = f" of {source}" if source else ""
+        raise SchemaError(f"table {wishes.name!r}: {'; '.join(problems)}. Columns{of}: {', '.join(schema.names)}")
+    return replace(wishes, time=time), tuple(notes)
+
+
+def _could_be_times(values: Sequence[Any]) -> bool:
+    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    return bool(epoch_unit(numbers))
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _missing(column: str, names: Sequence[str], source: str) -> str:
+    return f"{source} has no column {column!r}.{near(column, names)} Its columns: {', '.join(names)}"

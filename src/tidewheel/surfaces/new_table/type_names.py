@@ -1,0 +1,55 @@
+"""Types of columns by their names: Arrow's, SQL's, and C's as MDDS writes them."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from tidewheel.errors import SchemaError
+from tidewheel.surfaces.arguments import near
+
+_UTC = "UTC"
+
+NAMES: dict[str, pa.DataType] = {
+    **{name: pa.type_for_alias(name) for name in (
+        "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "float", "double", "string",
+        "large_string", "binary", "bool", "date32", "time64[us]", "duration[us]",
+    )},
+    # SQL
+    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "real": pa.float32(),
+    "boolean": pa.bool_(), "text": pa.string(), "varchar": pa.string(), "blob": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", _UTC),
+    # C
+    **{f"{name}_t": pa.type_for_alias(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+    "char": pa.string(), "epoch_t": pa.timestamp("s", _UTC),
+}  # fmt: skip
+
+_MOMENT = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz\s*=\s*)?([\w/+:-]+)\s*)?\]")
+_DECIMAL = re.compile(r"(?:decimal(?:128)?|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_LIST = re.compile(r"list<\s*(?:item:\s*)?(.+)>|(.+)\[\]")
+
+
+def type_named(text: str) -> pa.DataType:
+    """The type of this name; what Arrow prints is understood too. SchemaError suggests the nearest."""
+    name = text.strip()
+    small = name.lower()
+    if small in NAMES:
+        return NAMES[small]
+    if found := _MOMENT.fullmatch(name):
+        return pa.timestamp(found[1], found[2])
+    if found := _DECIMAL.fullmatch(small):
+        try:
+            return pa.decimal128(int(found[1]), int(found[2] or 0))
+        except ValueError as e:
+            raise SchemaError(f"{text!r} is not a type: {e}") from None
+    if found := _LIST.fullmatch(name):
+        return pa.list_(type_named(found[1] or found[2]))
+    try:
+        return pa.type_for_alias(small)
+    except ValueError:
+        known = [*NAMES, "timestamp[us]", "timestamp[us, UTC]", "decimal(18, 2)", "list<int64>"]
+        raise SchemaError(
+            f"there is no type {text!r}.{near(small, known)} Types: {', '.join(known[:17])}, date, timestamp, timestamp[ms], "
+            "timestamp[us, UTC], decimal(18, 2), list<int64> …"
+        ) from None

@@ -1,0 +1,1 @@
+"""`tidewheel status`: a warehouse on one screen."""

@@ -1,0 +1,112 @@
+"""The picture of a warehouse on a screen."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+_COLUMNS = ("table", "rows", "rows/s", "fresh", "historical", "chunks", "memory", "disk", "late", "rejected", "lag")
+
+
+def drawn(picture: dict[str, Any], height: int | None = None, note: str = "") -> RenderableType:
+    """All of it; with no more lines than fit, the busiest tables first."""
+    parts: list[RenderableType] = [_head(picture, note), Text()]
+    tables, streams = picture["tables"], picture["streams"]
+    room = None if height is None else max(3, height - 6 - (min(len(streams or []), 6) + 2 if streams else 0))
+    shown = tables
+    if room is not None and len(tables) > room:
+        shown = sorted(tables, key=lambda t: (t["rows_per_second"] or 0, t["rows"]), reverse=True)[: room - 1]
+    parts.append(_tables(shown, picture["total"], len(tables)) if tables else Text("no tables yet: tidewheel create TABLE --from FILE"))
+    if len(shown) < len(tables):
+        parts.append(Text(f"… and {len(tables) - len(shown)} more tables", "dim"))
+    troubles = [text for table in tables for text in _troubles(table)]
+    parts += [Text(text, "yellow") for text in troubles[:5]]
+    if streams:
+        parts += [Text(), _streams(streams if height is None else streams[:6])]
+        if height is not None and len(streams) > 6:
+            parts.append(Text(f"… and {len(streams) - 6} more streams", "dim"))
+    return Group(*parts)
+
+
+def show(picture: dict[str, Any], console: Console) -> None:
+    """Once, as wide as it needs to be where nobody looks at it on a terminal."""
+    console.print(drawn(picture))
+
+
+def _head(picture: dict[str, Any], note: str) -> Text:
+    owner = f"owned by process {picture['owner']}" if picture["owner"] is not None else "opened by this command: no other process owns it"
+    at = time.strftime("%H:%M:%S", time.gmtime(picture["at"]))
+    return Text.assemble((picture["warehouse"], "bold"), f"  {owner}  {at} UTC", f"  {note}" if note else "", overflow="ellipsis")
+
+
+def _tables(tables: list[dict[str, Any]], total: dict[str, Any], known: int) -> Grid:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="cyan")
+    for name in _COLUMNS:
+        grid.add_column(name, justify="left" if name == "table" else "right", no_wrap=True)
+    for t in tables:
+        grid.add_row(
+            t["name"], amount(t["rows"]), rate(t["rows_per_second"]), amount(t["fresh_rows"]), amount(t["historical_rows"]),
+            amount(t["chunks"]), size(t["memory_bytes"]), size(t["disk_bytes"]), amount(t["late_rows"]), amount(t["rejected"]),
+            span(t["lag_seconds"]),
+        )  # fmt: skip
+    if known > 1:
+        grid.add_row(
+            "all", amount(total["rows"]), rate(total["rows_per_second"]), amount(total["fresh_rows"]), amount(total["historical_rows"]),
+            amount(total["chunks"]), size(total["memory_bytes"]), size(total["disk_bytes"]), style="bold",
+        )  # fmt: skip
+    return grid
+
+
+def _streams(streams: list[dict[str, Any]]) -> Grid:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="cyan")
+    for name in ("stream", "into", "last batch", "rows in it", ""):
+        grid.add_column(name, justify="right" if name in ("last batch", "rows in it") else "left", no_wrap=True, overflow="ellipsis")
+    for s in streams:
+        grid.add_row(s["stream"], s["table"], f"{s['last_batch']:,}", amount(s["rows"]), "in chunks" if s["flushed"] else "fresh")
+    return grid
+
+
+def _troubles(table: dict[str, Any]) -> list[str]:
+    found = []
+    if table["flush_failures"]:
+        found.append(f"{table['name']}: {table['flush_failures']:,} flushes failed and were tried again; is the disk full?")
+    if table["waits"]:
+        found.append(f"{table['name']}: {table['waits']:,} inserts had to wait for the disk")
+    return found
+
+
+def amount(n: float) -> str:
+    """Exact up to a million, then three digits."""
+    if n < 1e6:
+        return f"{n:,.0f}"
+    for unit, least in (("G", 1e9), ("M", 1e6)):
+        if n >= least:
+            return f"{n / least:.3g} {unit}" if n / least < 999.5 else f"{n / least:,.0f} {unit}"
+    return f"{n:,.0f}"
+
+
+def rate(n: float | None) -> str:
+    return "–" if n is None else amount(n) if n >= 10 or n == int(n) else f"{n:.1f}"
+
+
+def size(n: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.0f} B" if unit == "B" else f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:,.1f} TB"
+
+
+def span(seconds: float | None) -> str:
+    """How long ago; a time that is still to come has a plus."""
+    if seconds is None:
+        return "–"
+    mark, n = ("+" if seconds < -0.5 else ""), abs(seconds)
+    for unit, length in (("y", 365.25 * 86_400), ("d", 86_400), ("h", 3600), ("min", 60)):
+        if n >= 2 * length:
+            return f"{mark}{n / length:.0f} {unit}"
+    return f"{mark}{n:.1f} s"
