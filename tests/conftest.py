@@ -8,11 +8,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
 
 SOAK = os.environ.get("TIDEWHEEL_SOAK") == "1"
+
+if not SOAK:
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark"))
 
 # The first example compiles kernels, so no deadline; a state machine that writes files is slow, and should be.
 settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal)
