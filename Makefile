@@ -26,7 +26,7 @@ demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse 
 	@$(PY) -m tidewheel.surfaces.cli demo
 
 test: lint  ## set up, lint, then the tests
-	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: setup  ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check .
