@@ -70,7 +70,9 @@ class Warehouse:
         max_rows: float | None = None,
         max_bytes: float | None = None,
     ) -> Result:
-        """The answer to an SQL statement that reads: SELECT of anything DuckDB can do, over any number of tables; EXPLAIN of it.
+        """The answer to an SQL statement: SELECT of anything DuckDB can do, over any number of tables, and EXPLAIN of it.
+
+        CREATE TABLE … WITH (time = …, key = …), DROP TABLE and INSERT are done when this returns; the result says what was done.
 
         Values for `?` come as a list, for `$name` as a mapping. All tables are shown as they were at one moment. The result is lazy;
         what is wrong with the statement is said here, with the place. Limits are those of `Table.query`.

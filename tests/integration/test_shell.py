@@ -173,7 +173,7 @@ def test_errors_point_and_do_not_end_the_shell(terminal: Terminal) -> None:
     shown = terminal.run("SELECT *\rFROM taxis;")
     assert "LINE 2: FROM taxis" in shown and "^^^^^" in shown and "Traceback" not in shown
     assert "there is no command \\dance" in terminal.run("\\dance")
-    assert "only reads" in terminal.run("DELETE FROM taxi;")
+    assert "DELETE is not run here" in terminal.run("DELETE FROM taxi;")
     assert "Could not convert string 'a\\x1b]0;b'" in terminal.run("SELECT CAST('a' || chr(27) || ']0;b' AS INTEGER);"), "nothing to obey"
     assert re.search(r"│ +1 │", terminal.run("SELECT 1 AS a;"))
 
@@ -330,6 +330,21 @@ def test_several_statements_end_at_the_first_error(root: Path, tmp_path: Path, c
     assert "LINE 2: FROM taxis\n" in captured.err and "Traceback" not in captured.err
 
 
+def test_statements_that_change_something(root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "make.sql"
+    file.write_text(
+        "/* makes /* and fills */ a table; */\n"
+        "CREATE TABLE made (id INT, ts TIMESTAMP, note VARCHAR) WITH (time = 'ts', key = 'id');\n"
+        "INSERT INTO made VALUES (1, '2026-01-01', 'a;b'), (2, '2026-01-01', NULL);\n"
+        "INSERT INTO made SELECT plate + 10, ts, note FROM taxi WHERE plate < 2;\n"
+        "SELECT count(*) AS n, count(note) AS notes FROM made;\nDROP TABLE made;\n"
+    )
+    assert sql(root, "-f", str(file), "--format", "csv") == 0
+    assert capfd.readouterr().out == "created\nmade\nrows\n2\nrows\n286\nn,notes\n288,144\ndropped\nmade\n"
+    assert sql(root, "-c", "INSERT INTO live (plate) VALUES (1)") == 1
+    assert "no value in the time column" in capfd.readouterr().err
+
+
 def test_standard_input(root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["-f", "-"]):
         monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 1 AS a;\n\\timing on\nSELECT 2\nAS b;\\q\nSELECT 3 AS c;"))
@@ -347,7 +362,7 @@ def test_watch_from_the_command_line(root: Path, capfd: pytest.CaptureFixture[st
     ("arguments", "code", "said"),
     [
         (["-c", "SELEC 1"], 1, "syntax error"),
-        (["-c", "DROP TABLE taxi"], 1, "only reads"),
+        (["-c", "DROP TABLE taxis"], 1, "Did you mean 'taxi'?"),
         (["-c", "SELECT 1; SELECT 2", "--output", "{tmp}/a.csv"], 1, "one statement"),
         (["-c", "SELECT 1", "--output", "{tmp}/a.xlsx"], 1, "the ending of the name"),
         (["-c", "SELECT 1", "--output", "{tmp}/no/a.csv"], 1, "cannot write"),

@@ -42,6 +42,9 @@ TABLES = {
         ("SELECT 1 -- no; end\n;", ["SELECT 1 -- no; end"], ""),
         ("SELECT /* ; */ 1;", ["SELECT /* ; */ 1"], ""),
         ("SELECT /* ;", [], "SELECT /* ;"),
+        ("SELECT /* /* ; */ ; */ 1;", ["SELECT /* /* ; */ ; */ 1"], ""),
+        ("SELECT /* /* ; */ 1;", [], "SELECT /* /* ; */ 1;"),
+        ("/* /* a; */ */ ; SELECT 1;", ["SELECT 1"], ""),
         ("SELECT $$;$$;", ["SELECT $$;$$"], ""),
         ("SELECT $a$ ; $$ $a$;", ["SELECT $a$ ; $$ $a$"], ""),
         ("SELECT $a$ ;", [], "SELECT $a$ ;"),
@@ -78,7 +81,7 @@ def test_words_of_other_shells() -> None:
     assert [piece.text for piece in typed("exit")] == ["\\q"]
     assert [piece.text for piece in typed("quit;")] == ["\\q"]
     assert [piece.text for piece in typed("SELECT 1")] == ["SELECT 1"]
-    assert is_complete("help") and is_complete("  ") and is_complete("SELECT 1; -- done") and not is_complete("SELECT")
+    assert is_complete("help") and is_complete("  ") and is_complete("SELECT 1; -- done /* /* x */ */") and not is_complete("SELECT")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,8 @@ def test_words_of_other_shells() -> None:
         ("SELECT 1; SELECT sens", ["sensor_id", "sensors"]),
         ("SELECT 'ta", []),
         ("DESCRIBE sen", ["sensors"]),
+        ("INSERT INTO sen", ["sensors"]),
+        ("DROP TABLE ta", ["taxi"]),
         ("\\", ["\\d", "\\watch"]),
         ("\\wa", ["\\watch"]),
         ("\\d sen", ["sensors"]),

@@ -1,8 +1,9 @@
-"""How a statement is asked of a warehouse: parsed, its tables found and pinned together, and bound."""
+"""How a statement is asked of a warehouse: parsed, its tables found and pinned together, and bound; or, if it changes something, run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,37 +11,49 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
-from tidewheel.model.schema import nearest
-from tidewheel.read.limits import Limits
+from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.result import Result
+from tidewheel.sql.changes import SYSTEM, Insert
+from tidewheel.sql.changing import changed
 from tidewheel.sql.database import Database, database
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.explain import explained
+from tidewheel.sql.explain import ExplainResult
 from tidewheel.sql.hints import narrowed
 from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.reading import Inputs
 from tidewheel.sql.result import Parameters, SqlResult, Text
-from tidewheel.sql.statement import SYSTEM, Reference, Statement, parse
+from tidewheel.sql.statement import Reference, Statement, parse, parse_rows
+from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.summary import NAME, rewritten
 from tidewheel.sql.system import system_table
 from tidewheel.sql.versions import PinnedVersion, pin_all
-
-_PLAN = "·plan"
-"""What the rows of EXPLAIN are called. No table can be called so."""
 
 
 def ask(
     engine: Engine, text: str, parameters: Any, timeout: float | None = None, max_rows: float | None = None, max_bytes: float | None = None
 ) -> Result:
-    """The answer to a statement. All that can be wrong with it before rows are read is found here."""
+    """The answer to a statement. All that can be wrong with it before rows are read is found here; what it changes is changed here."""
     if not isinstance(text, str):
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     statement = parse(text)
-    if statement.shows_tables:
-        statement = parse("SELECT name FROM system.tables ORDER BY name")
     values = _parameters(parameters)
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
+    if isinstance(statement, Statement):
+        return _read(engine, statement, values, limits)
+    if values and not isinstance(statement, Insert):
+        raise QueryError("this statement takes no parameters: names and types are written into it")
+    unlimited = replace(limits, rows=NEVER)  # of rows that are returned
+    return changed(engine, statement, lambda insert: _read(engine, parse_rows(insert), values, unlimited))
+
+
+def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limits) -> StatementResult:
+    if statement.shows_tables:
+        shown = parse("SELECT name FROM system.tables ORDER BY name")
+        assert isinstance(shown, Statement)
+        statement = replace(shown, original=statement.original)
+    text = statement.original
     inputs = _inputs(engine, statement)
     if statement.direct is not None and len(inputs.tables) == 1:
         (table,) = inputs.tables.values()
@@ -50,8 +63,7 @@ def ask(
     _take_hints(statement, inputs, values)
     place = database(limits.bytes)
     if statement.explain:
-        rows = explained(place, inputs, limits, statement.text, values, statement.explain == "analyze")
-        return SqlResult(place, Inputs(engine.root, {}, {_PLAN: rows}), limits, Text(text, f'SELECT * FROM "{_PLAN}"'), None)
+        return ExplainResult(place, inputs, limits, Text(text, statement.text), values, statement.explain == "analyze")
     return _summary(engine, statement, inputs, limits, place, values) or SqlResult(
         place, inputs, limits, Text(text, statement.text), values
     )
@@ -64,7 +76,7 @@ def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> Non
             inputs.narrow[name] = narrow
 
 
-def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, place: Database, values: Parameters) -> Result | None:
+def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, place: Database, values: Parameters) -> SqlResult | None:
     """The answer from what chunks know of themselves, if that is all that is asked."""
     asked, tables = statement.summary, list(inputs.tables.values())
     if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
@@ -114,19 +126,14 @@ def _inputs(engine: Engine, statement: Statement) -> Inputs:
 
 
 def _table(engine: Engine, reference: Reference, statement: Statement) -> TableEngine | None:
-    """The table that is meant: SQL does not tell upper from lower case."""
     try:
         return engine.table(reference.name)
     except NotFoundError:
         pass
     known = engine.tables()
-    alike = [name for name in known if name.lower() == reference.name.lower()]
-    if len(alike) == 1:
-        return engine.table(alike[0])
+    name = meant(reference.name, known, statement.original, reference.place)
+    if name is not None:
+        return engine.table(name)
     if reference.optional:
         return None
-    if alike:
-        said = f"tables {' and '.join(alike)} differ only in case, which SQL ignores; read them with wh.table(...)"
-    else:
-        said = f"there is no table {reference.name!r}.{nearest(reference.name, known)} Tables: {', '.join(known) or 'none yet'}"
-    raise QueryError(pointed(said, statement.original, reference.place))
+    raise unknown(reference.name, known, statement.original, reference.place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,33 +10,26 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.errors import CancelledError
-from tidewheel.model.query import Plan, Stats
-from tidewheel.model.schema import TableSpec
-from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
-from tidewheel.read.result import Result
 from tidewheel.sql.direct import Asked
-from tidewheel.sql.queries import queries
 from tidewheel.sql.scan import Pinned, Scan
+from tidewheel.sql.statement_result import StatementResult
 
 
-class DirectResult(Result):
+class DirectResult(StatementResult):
     """Planned when it is made; read when it is asked for, each time anew and over the same rows."""
 
     def __init__(self, root: Path, table: Pinned, asked: Asked, limits: Limits, written: str) -> None:
         began = perf_counter()
+        super().__init__(root, written)
         self.schema = asked.schema
-        self.stats = Stats()
-        self._root = root
         self._table = table
         self._asked = asked
         self._limits = limits
-        self._written = written
-        self._rows: int | None = 1 if asked.count and asked.limit is None else None
+        self._rows = 1 if asked.count and asked.limit is None else None
         self._ready: Scan | None = None
         self._ready = self._last = self._scan()
-        self._tell(self._last)
+        self._costs([self._last])
         self._spent = perf_counter() - began
         self.stats.milliseconds = self._spent * 1e3
 
@@ -51,12 +43,6 @@ class DirectResult(Result):
         if self._limits.bytes != NEVER:
             limits["max_bytes"] = self._limits.bytes
         return Scan(self._table, self._asked.columns, self._asked.condition, **limits)
-
-    def _tell(self, scan: Scan) -> None:
-        cost = scan.stats
-        for field in fields(Stats):
-            if field.name not in ("rows_returned", "bytes", "milliseconds"):
-                setattr(self.stats, field.name, getattr(cost, field.name))
 
     # ---- taking it --------------------------------------------------------------------------------------
 
@@ -83,9 +69,7 @@ class DirectResult(Result):
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
         who = self if of is None else of
         watch = Watch(self._limits, who, self._spent)
-        asked = queries.begin(self._root, self._written, self.cancel)
-        error: BaseException | None = None
-        try:
+        with self._in_system_queries():
             watch.check()
             scan = self._last = self._scan()
             for batch in self._found(scan, who):
@@ -98,18 +82,8 @@ class DirectResult(Result):
                 yield batch
                 began = perf_counter()
                 watch.pause(left)
-            self._rows = rows
-            self._tell(scan)
-            self.stats.rows_returned, self.stats.bytes = rows, size
-            self.stats.milliseconds = (self._spent + spent + perf_counter() - began) * 1e3
-        except GeneratorExit:  # nobody wants more
-            raise
-        except BaseException as e:
-            error = e
-            raise
-        finally:
-            queries.end(asked, error, replace(self.stats))
-            error = None
+            self._costs([scan])
+            self._returned(rows, size, self._spent + spent + perf_counter() - began)
 
     def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
@@ -121,19 +95,6 @@ class DirectResult(Result):
                 break
         return found
 
-    def _count(self, of: Cancellable | None = None) -> int:
-        if self._rows is None:
-            for _ in self._batches(False, of):
-                pass
-        assert self._rows is not None
-        return self._rows
-
-    def known_rows(self) -> int | None:
-        return self._rows
-
-    def _counts_cheaply(self) -> bool:
-        return self._rows is not None
-
     # ---- what is known about it -------------------------------------------------------------------------
 
     @property
@@ -141,26 +102,8 @@ class DirectResult(Result):
         return [self._last]
 
     @property
-    def plan(self) -> Plan:
-        plans = self._last.plans
-        intervals = tuple(interval for plan in plans for interval in plan.key_intervals)
-        time = (min((p.time[0] for p in plans), default=INT64_MIN), max((p.time[1] for p in plans), default=INT64_MAX))
-        return Plan(self._table.spec.name, self.generation, intervals, time, tuple(s for p in plans for s in p.subqueries), self.stats)
-
-    def explain(self) -> str:
-        return "\n".join(plan_text(plan, self._table.spec) for plan in self._last.plans) or "no row can match, nothing is read"
-
-    @property
-    def generation(self) -> int:
-        return self._table.generation
-
-    @property
     def generations(self) -> dict[str, int]:
-        """The generation of each table that it shows."""
         return {self._table.spec.name: self._table.generation}
-
-    def _spec(self) -> TableSpec:
-        return self._table.spec
 
     def cancel(self) -> None:
         self.cancelled = True

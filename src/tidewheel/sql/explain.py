@@ -3,47 +3,114 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.errors import CancelledError
 from tidewheel.model.query import Stats
 from tidewheel.read.explain import plan_text
-from tidewheel.read.limits import Limits
+from tidewheel.read.limits import Cancellable, Limits
 from tidewheel.sql.database import Database, Session
 from tidewheel.sql.predicates import Condition, all_of
 from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.result import Parameters
+from tidewheel.sql.result import Parameters, Text
 from tidewheel.sql.scan import Scan
+from tidewheel.sql.statement_result import StatementResult
 
 _SCAN = "PYTHON_ARROW_SCAN"
 
 
-class _Asked:
-    """Nobody can cancel what is not handed out yet."""
-
-    cancelled = False
+SCHEMA = pa.schema([("explain_key", pa.string()), ("explain_value", pa.string())])
+"""Whose plan it is, and its text."""
 
 
-def explained(database: Database, inputs: Inputs, limits: Limits, text: str, parameters: Parameters, analyze: bool) -> pa.Table:
-    """A row for each plan: whose it is, and its text. With `analyze` the statement is run, and the plans say what it cost."""
-    reading = Reading(database, inputs, limits, _Asked())
-    try:
-        reading.does(lambda session: session.bind(text, parameters))
-        if analyze:
-            said = reading.does(lambda session: _ask(session, "EXPLAIN ANALYZE", text, parameters))
+class ExplainResult(StatementResult):
+    """A row for each plan. Checked when it is made, and planned when it is read; with `analyze` the statement is run then, and the plans
+    say what it cost."""
+
+    def __init__(self, database: Database, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, analyze: bool) -> None:
+        super().__init__(inputs.root, text.written)
+        self.schema = SCHEMA
+        self._database = database
+        self._inputs = inputs
+        self._limits = limits
+        self._text = text
+        self._parameters = parameters
+        self._analyze = analyze
+        self._made: pa.RecordBatch | None = None
+        self._lock = threading.Lock()
+        self._readings: set[Reading] = set()
+        with self._reading(self):
+            pass
+
+    # ---- making it --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self, of: Cancellable) -> Iterator[Reading]:
+        """The statement, bound: names and types are known to be right."""
+        reading = Reading(self._database, self._inputs, self._limits, of)
+        with self._lock:
+            self._readings.add(reading)
+        try:
+            reading.does(lambda session: session.bind(self._text.run, self._parameters))
+            yield reading
+        finally:
+            with self._lock:
+                self._readings.discard(reading)
+            reading.close()
+
+    def _rows_of(self, reading: Reading) -> pa.RecordBatch:
+        text, given, inputs = self._text.run, self._parameters, self._inputs
+        if self._analyze:
+            said = reading.does(lambda session: _ask(session, "EXPLAIN ANALYZE", text, given))
             scans = reading.scans
         else:
-            said = reading.does(lambda session: _ask(session, "EXPLAIN", text, parameters))
+            said = reading.does(lambda session: _ask(session, "EXPLAIN", text, given))
             reading.does(lambda session: session.remember(inputs.tables))
-            tree = reading.does(lambda session: _ask(session, "EXPLAIN (FORMAT json)", text, parameters))
+            tree = reading.does(lambda session: _ask(session, "EXPLAIN (FORMAT json)", text, given))
             scans = reading.does(lambda session: list(_scans(json.loads(tree), session, inputs)))
-        ours = [(f"tidewheel: {scan.spec.name}", _text(scan, analyze)) for scan in scans]
-        rows = [*ours, ("duckdb", said)]
-        return pa.table({"explain_key": [key for key, _ in rows], "explain_value": [value for _, value in rows]})
-    finally:
-        reading.close()
+        keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
+        return pa.RecordBatch.from_arrays(
+            [pa.array(keys), pa.array([*(_text(scan, self._analyze) for scan in scans), said])], schema=SCHEMA
+        )
+
+    def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        began = perf_counter()
+        who = self if of is None else of
+        with self._in_system_queries():
+            if who.cancelled:
+                raise CancelledError("the statement was cancelled; ask it again")
+            if self._made is None:
+                with self._reading(who) as reading:
+                    self._made = self._rows_of(reading)
+            self._returned(self._made.num_rows, self._made.nbytes, perf_counter() - began)
+            yield self._made
+
+    def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
+        return [batch.slice(0, rows) for batch in self._batches(True, of)]
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        with self._lock:
+            readings = list(self._readings)
+        for reading in readings:
+            reading.interrupt()
+
+    # ---- what is known about it -------------------------------------------------------------------------
+
+    @property
+    def scans(self) -> list[Scan]:
+        """Of a plan, nothing is read."""
+        return []
+
+    @property
+    def generations(self) -> dict[str, int]:
+        return self._inputs.generations
 
 
 def _ask(session: Session, how: str, text: str, parameters: Parameters) -> str:

@@ -55,3 +55,15 @@ def of_the_line_before(message: str) -> str:
         return f"{head}{found[2]}\n{' ' * (len(found[3]) - len(old) + len(head))}{found[4]}"
 
     return _LINE.sub(renumbered, message)
+
+
+def as_written(message: str, shown: str, original: str) -> str:
+    """What is said of a statement that has blanks where something else stood, with the lines as they were written."""
+
+    def restored(found: re.Match[str]) -> str:
+        line = int(found[1]) - 1
+        before, after = (text.split("\n")[line : line + 1] for text in (shown, original))
+        same_width = before == [found[2]] and len(before[0]) == len(after[0])  # else the mark would not fit
+        return found[0].replace(found[2], after[0], 1) if same_width else found[0]
+
+    return _LINE.sub(restored, message.replace("DEFAULT is not allowed here!", "columns have no defaults: write NULL, or leave them out"))

@@ -6,8 +6,9 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidewheel.errors import CancelledError, NotFoundError
@@ -47,14 +48,29 @@ class Queries:
         self._running: dict[int, Asked] = {}
         self._ended: dict[Path, deque[Asked]] = {}
 
-    def begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
+    @contextmanager
+    def running(self, root: Path, statement: str, cancel: Callable[[], None], stats: Stats) -> Iterator[None]:
+        """While a statement runs. `stats` say at its end what it cost; `cancel` ends it."""
+        asked = self._begin(root, statement, cancel)
+        error: BaseException | None = None
+        try:
+            yield
+        except GeneratorExit:  # a reader that stops early is no error
+            raise
+        except BaseException as e:
+            error = e
+            raise
+        finally:
+            self._end(asked, error, replace(stats))
+            error = None
+
+    def _begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
         asked = Asked(next(self._numbers), root, statement[:_LONGEST], cancel)
         with self._lock:
             self._running[asked.id] = asked
         return asked
 
-    def end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
-        """It has ended, well or with an error. A reader that stops early is no error."""
+    def _end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
         with self._lock:
             if self._running.pop(asked.id, None) is None:
                 return

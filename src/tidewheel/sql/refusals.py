@@ -8,6 +8,7 @@ from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.tokens import Tokens
 
 TABLE_FUNCTIONS = frozenset(
     {
@@ -37,18 +38,18 @@ _FUNCTIONS = frozenset(
 """Functions that tell about the process, or change something in it."""
 
 _INSTEAD = {
-    "CREATE": "make tables with wh.create_table(...)",
-    "DROP": "drop tables with wh.drop_table(...)",
-    "INSERT": "insert rows with table.insert(...)",
-    "UPDATE": "rows are not changed one by one; exchange an interval of time with table.replace(...)",
-    "DELETE": "rows are not deleted one by one; exchange an interval of time with table.replace(...)",
-    "MERGE_INTO": "exchange an interval of time with table.replace(...)",
-    "ALTER": "tables are not altered by SQL",
-    "COPY": "write what wh.sql(...).to_arrow() returns, or insert what you read with table.insert(...)",
+    "CREATE": "of all that can be created, a warehouse has tables: CREATE TABLE name (column type, …) WITH (time = …, key = …)",
+    "DROP": "of all that can be dropped, a warehouse has tables: DROP TABLE name",
+    "UPDATE": "rows are not changed one by one; exchange those of an interval of time with table.replace(rows, time=(first, last))",
+    "DELETE": "rows are not deleted one by one; those of an interval of time leave with table.replace([], time=(first, last)), all with "
+    "time=(None, None)",
+    "MERGE_INTO": "exchange the rows of an interval of time with table.replace(rows, time=(first, last))",
+    "ALTER": "a table keeps its columns; make another one and fill it with INSERT INTO … SELECT …",
+    "COPY": "write what wh.sql(...) returns with to_arrow(), or insert what you read with table.insert(...)",
     "COPY_DATABASE": "make a backup with wh.backup(...)",
     "EXPORT": "make a backup with wh.backup(...)",
-    "ATTACH": "a statement reads one warehouse; open the other with tw.open(...)",
-    "DETACH": "a statement reads one warehouse",
+    "ATTACH": "a statement knows one warehouse; open the other with tw.open(...)",
+    "DETACH": "a statement knows one warehouse",
     "LOAD": "extensions are not loaded",
     "SET": "limits are given with timeout=, max_rows= and max_bytes=, settings with tw.open(..., settings=...)",
     "VARIABLE_SET": "give values as parameters",
@@ -56,19 +57,23 @@ _INSTEAD = {
     "CALL": "write SELECT * FROM the function",
     "EXECUTE": "give values as parameters",
     "PREPARE": "give values as parameters; statements are remembered by themselves",
-    "TRANSACTION": "every statement reads one consistent set of versions by itself",
+    "TRANSACTION": "every statement reads one consistent set of versions, and changes all or nothing, by itself",
     "VACUUM": "the warehouse takes care of its files itself",
     "ANALYZE": "the warehouse takes care of its statistics itself",
     "MULTI": "a PIVOT must list its values: PIVOT t ON column IN (…) USING …",
 }
 
+_EXPLAINED = "EXPLAIN is of statements that read; of an INSERT, explain its SELECT"
 
-def refused_statement(kind: str, text: str, why: str = "") -> QueryError:
-    """The error for a statement that is not one of reading."""
-    if kind == "SELECT" or re.match(r"(?i)\s*pivot", text):
-        return QueryError(f"this statement cannot be run here: {why or _INSTEAD['MULTI']}")
-    instead = _INSTEAD.get(kind.removesuffix("_STATEMENT"), "only SELECT, EXPLAIN, DESCRIBE and SHOW TABLES are")
-    return QueryError(f"wh.sql only reads, and {kind.replace('_', ' ')} is not run: {instead}")
+
+def refused_statement(kind: str, text: str, explained: bool = False) -> QueryError:
+    """The error for a statement that is none of ours."""
+    if explained:
+        return QueryError(_EXPLAINED)
+    word = Tokens(text).here.text.upper()
+    kind = "MULTI" if word == "PIVOT" else kind.removesuffix("_STATEMENT")
+    instead = _INSTEAD.get(kind, "only SELECT, EXPLAIN, DESCRIBE, SHOW TABLES, CREATE TABLE, DROP TABLE and INSERT are")
+    return QueryError(f"{kind.replace('_', ' ') if word == 'WITH' else word} is not run here: {instead}")
 
 
 def refused_table_function(name: str, text: str, place: tuple[int, int]) -> QueryError:

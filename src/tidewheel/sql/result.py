@@ -6,22 +6,17 @@ import atexit
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tidewheel.model.query import Plan, Stats
-from tidewheel.model.schema import ColumnKey, TableSpec
-from tidewheel.model.times import INT64_MAX, INT64_MIN, TimeAxis
-from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
-from tidewheel.read.result import Result
 from tidewheel.sql.database import Database
-from tidewheel.sql.queries import queries
 from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.scan import Scan, total
+from tidewheel.sql.scan import Scan
+from tidewheel.sql.statement_result import StatementResult
 
 _BATCH_ROWS = 1 << 16
 
@@ -54,18 +49,17 @@ class _Run:
         return self.reading, self.reader
 
 
-class SqlResult(Result):
+class SqlResult(StatementResult):
     """Checked and bound when it is made; run when it is read, each time anew and over the same rows."""
 
     def __init__(self, database: Database, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters) -> None:
-        self.stats = Stats()
+        super().__init__(inputs.root, text.written)
         self._life = _Life()
         self._database = database
         self._inputs = inputs
         self._limits = limits
         self._text = text
         self._parameters = parameters
-        self._rows: int | None = None
         self._schema: pa.Schema | None = None
         self._scans: list[Scan] = []
         self._lock = threading.Lock()
@@ -130,43 +124,28 @@ class SqlResult(Result):
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
         watch = Watch(Limits(NEVER, self._limits.rows, self._limits.bytes), self._life if of is None else of)
-        asked = queries.begin(self._inputs.root, self._text.written, self.cancel)
-        error: BaseException | None = None
         reading: Reading | None = None
-        try:
-            reading, reader = self._begin(of).taken()
-            while (batch := reading.does(lambda session: next(reader, None))) is not None:
-                watch.check()
-                rows, size = rows + batch.num_rows, size + batch.nbytes
-                watch.count(rows)
-                watch.take(batch.nbytes)
-                if batch.num_rows:
-                    spent += perf_counter() - began
-                    yield batch
-                    began = perf_counter()
-                if not whole:
-                    watch.held = 0
-            self._rows = rows
-            self._told(reading.scans, rows, size, self._spent + spent + perf_counter() - began)
-        except GeneratorExit:  # nobody wants more
-            raise
-        except BaseException as e:
-            error = e
-            raise
-        finally:
-            reader = None
-            if reading is not None:
-                self._end(reading)
-            queries.end(asked, error, replace(self.stats))
-            error = None
-
-    def _told(self, scans: list[Scan], rows: int, size: int, seconds: float) -> None:
-        """The same object says more now: plans point to it."""
-        self._scans = list(scans)
-        cost = total([scan.stats for scan in scans])
-        for name in ("regions_considered", "regions_read", "leaves_read", "leaves_skipped", "rows_scanned"):
-            setattr(self.stats, name, getattr(cost, name))
-        self.stats.rows_returned, self.stats.bytes, self.stats.milliseconds = rows, size, seconds * 1e3
+        with self._in_system_queries():
+            try:
+                reading, reader = self._begin(of).taken()
+                while (batch := reading.does(lambda session: next(reader, None))) is not None:
+                    watch.check()
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    watch.count(rows)
+                    watch.take(batch.nbytes)
+                    if batch.num_rows:
+                        spent += perf_counter() - began
+                        yield batch
+                        began = perf_counter()
+                    if not whole:
+                        watch.held = 0
+                self._scans = list(reading.scans)
+                self._costs(self._scans)
+                self._returned(rows, size, self._spent + spent + perf_counter() - began)
+            finally:
+                reader = None
+                if reading is not None:
+                    self._end(reading)
 
     def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
@@ -181,52 +160,16 @@ class SqlResult(Result):
             self._end(reading)
         return found
 
-    def _count(self, of: Cancellable | None = None) -> int:
-        if self._rows is None:
-            for _ in self._batches(False, of):
-                pass
-        assert self._rows is not None
-        return self._rows
-
-    def known_rows(self) -> int | None:
-        return self._rows
-
-    def _counts_cheaply(self) -> bool:
-        return self._rows is not None
-
     # ---- what is known about it -------------------------------------------------------------------------
 
     @property
     def scans(self) -> list[Scan]:
-        """What was read of tables, when it was last read to its end."""
+        """What was read of tables, when it was last read to its end; `EXPLAIN` tells it before."""
         return self._scans
 
     @property
-    def plan(self) -> Plan:
-        """Of all scans together. It is known once the result was read; `EXPLAIN` tells it before."""
-        plans = [plan for scan in self._scans for plan in scan.plans]
-        intervals = tuple(interval for plan in plans for interval in plan.key_intervals)
-        subqueries = tuple(sub for plan in plans for sub in plan.subqueries)
-        time = (min((p.time[0] for p in plans), default=INT64_MIN), max((p.time[1] for p in plans), default=INT64_MAX))
-        return Plan(", ".join(self._inputs.tables), self.generation, intervals, time, subqueries, self.stats)
-
-    def explain(self) -> str:
-        return "\n".join(plan_text(plan, scan.spec) for scan in self._scans for plan in scan.plans) or "no table is read"
-
-    @property
-    def generation(self) -> int:
-        """Of the table that it shows; of several, the greatest."""
-        return max(self.generations.values(), default=0)
-
-    @property
     def generations(self) -> dict[str, int]:
-        """The generation of each table that it shows."""
         return self._inputs.generations
-
-    def _spec(self) -> TableSpec:
-        """Something to call it by."""
-        name = ", ".join(self._inputs.tables) or "statement"
-        return TableSpec(name, self._schema or pa.schema([]), TimeAxis("", "us"), ColumnKey(""), "1 hour", ())
 
     @property
     def cancelled(self) -> bool:  # type: ignore[override]

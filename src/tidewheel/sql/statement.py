@@ -1,34 +1,27 @@
-"""What a statement is, before it is run: that it only reads, what it reads, and the text that DuckDB gets.
+"""What a statement is, before it is run: one that changes the warehouse, or one that reads, then what, and the text that DuckDB gets.
 
-DuckDB parses it; here the tree is looked through. Only what DuckDB can show as a tree of a SELECT is run, so nothing that writes, sets or
+DuckDB parses it; here the tree is looked through. DuckDB runs only what it can show as a tree of a SELECT, so nothing that writes, sets or
 loads ever is; functions that reach outside of the statement are refused by name on top of that.
 """
 
 from __future__ import annotations
 
-import atexit
-import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import duckdb
-
 from tidewheel.errors import QueryError
-from tidewheel.sql.database import LEAST, connect
+from tidewheel.sql.changes import SYSTEM, Change, Insert, change_of
 from tidewheel.sql.direct import Direct, direct_of
 from tidewheel.sql.hints import Hint, hints_of
-from tidewheel.sql.mistakes import pointed, said_by_duckdb
+from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.parser import tree_of
 from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
 from tidewheel.sql.summary import Summary, summary_of
+from tidewheel.sql.tokens import Tokens, blanked
 
-SYSTEM = "system"
-"""The schema of the tables that tell about the warehouse."""
-
-_EXPLAIN = re.compile(r"(?is)\A((?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*)explain\b\s*(analyze\b)?")
 _NOWHERE = (1 << 64) - 1
 _LONGEST = 1 << 20
 """Characters of a statement. DuckDB's parser takes longer ones, but nobody writes them."""
@@ -49,6 +42,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """One that reads."""
+
     original: str
     text: str
     """What DuckDB is given: the names of system tables are single words in it."""
@@ -63,49 +58,44 @@ class Statement:
     direct: Direct | None
 
 
-_parser_lock = threading.Lock()
-_parser: list[duckdb.DuckDBPyConnection] = []
-
-
-@atexit.register
-def _close_parser() -> None:
-    """DuckDB complains at the end of the process about connections that are still there."""
-    while _parser:
-        _parser.pop().close()
-
-
-def _cursor() -> duckdb.DuckDBPyConnection:
-    with _parser_lock:
-        if not _parser:
-            _parser.append(connect(4 * LEAST, threads=1))
-        return _parser[0].cursor()
-
-
-def parse(text: str) -> Statement:
+def parse(text: str) -> Statement | Change:
     """Look at a statement. Raises QueryError if it is not one that can be run here, and says what to do instead."""
-    return _remembered(text) if len(text) <= _SHORT else _parsed(text)
+    return _remembered(text, text) if len(text) <= _SHORT else _parsed(text, text)
+
+
+def parse_rows(insert: Insert) -> Statement:
+    """Look at the statement that makes the rows of an INSERT."""
+    found = _remembered(insert.rows, insert.text) if len(insert.rows) <= _SHORT else _parsed(insert.rows, insert.text)
+    assert isinstance(found, Statement)
+    return found
 
 
 @lru_cache(maxsize=512)
-def _remembered(text: str) -> Statement:
-    return _parsed(text)
+def _remembered(text: str, original: str) -> Statement | Change:
+    return _parsed(text, original)
 
 
-def _parsed(text: str) -> Statement:
+def _parsed(text: str, original: str) -> Statement | Change:
     if not text.strip():
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     if len(text) > _LONGEST:
-        raise QueryError(f"the statement has {len(text):,} characters; at most {_LONGEST:,} are taken")
+        raise QueryError(f"the statement has {len(text):,} characters; at most {_LONGEST:,} are taken. Give many rows to table.insert(...)")
     if "\0" in text:
         raise QueryError("the statement has a character of code 0 in it, which SQL cannot have")
-    explain, select = _without_explain(text)
-    tree = _tree(select)
-    facts = _Facts(text)
+    explain, select, tree = "", text, tree_of(text)
+    if tree == "EXPLAIN":
+        explain, select = _without_explain(text)
+        tree = tree_of(select)
+    if isinstance(tree, str):
+        if explain or text != original:
+            raise refused_statement(tree, text, explained=bool(explain))
+        return change_of(tree, text)
+    facts = _Facts(original)
     nodes = list(_walk(tree))
     facts.look(nodes)
     summary = summary_of(tree) if not explain else None
     return Statement(
-        text,
+        original,
         facts.rewritten(select),
         explain,
         tuple(facts.tables),
@@ -118,36 +108,13 @@ def _parsed(text: str) -> Statement:
 
 
 def _without_explain(text: str) -> tuple[str, str]:
-    found = _EXPLAIN.match(text)
-    if found is None:
-        return "", text
-    # blanks take its place, so that what is said about places stays true
-    blank = " " * (len(found[0].encode()) - len(found[1].encode()))
-    return ("analyze" if found[2] else "plan"), found[1] + blank + text[found.end() :]
-
-
-def _tree(text: str) -> Any:
-    try:
-        text.encode()
-    except UnicodeEncodeError as e:
-        raise QueryError(f"the statement has a character in it that is half of one, at {e.start}") from None
-    cursor = _cursor()
-    try:
-        row = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
-        assert row is not None
-        tree = json.loads(row[0])
-        if tree.get("error") or len(tree["statements"]) != 1:
-            kinds = [one.type.name for one in cursor.extract_statements(text)]
-            if len(kinds) > 1:
-                raise QueryError(f"one statement at a time: there are {len(kinds)} here, separated by semicolons")
-            raise refused_statement(kinds[0], text, str(tree.get("error_message"))) if kinds else QueryError("the statement is empty")
-    except duckdb.Error as e:
-        raise QueryError(said_by_duckdb(str(e))) from None
-    except RecursionError:
-        raise QueryError("the statement has too many levels of brackets or operators within each other; make several steps of it") from None
-    finally:
-        cursor.close()
-    return tree["statements"][0]
+    """Whether the statement is only to be planned, or also run; and the statement, with blanks before it."""
+    words = Tokens(text)
+    words.needs("EXPLAIN")
+    explain = "analyze" if words.takes("ANALYZE") else "plan"
+    if words.here.says("("):
+        raise words.wrong("EXPLAIN and EXPLAIN ANALYZE have no options")
+    return explain, blanked(text, 0, words.here.at)
 
 
 class _Facts:

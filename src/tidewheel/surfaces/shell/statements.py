@@ -11,14 +11,16 @@ WORDS = {"quit": r"\q", "exit": r"\q", "help": r"\?"}
 
 _TOKEN = re.compile(
     r"""
-      (?P<skip> --[^\n]*(?:\n|\Z) | /\*.*?\*/ )
+      (?P<skip> --[^\n]*(?:\n|\Z) )
+    | (?P<comment> /\* )
     | (?P<whole> \b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | (?P<tag>\$(?:[^\W\d]\w*)?\$).*?(?P=tag) )
-    | (?P<open> /\* | ' | " | \$(?:[^\W\d]\w*)?\$ )
+    | (?P<open> ' | " | \$(?:[^\W\d]\w*)?\$ )
     | (?P<end> ; )
     | (?P<command> \\[^\n]* )
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_SIGN = re.compile(r"/\*|\*/")
 
 
 class Piece(NamedTuple):
@@ -39,22 +41,41 @@ def split(text: str, line: int = 1) -> tuple[list[Piece], str]:
     A command ends with its line, and ends the statement before it, as a semicolon would.
     """
     pieces: list[Piece] = []
-    start, said = 0, False
+    start, at, said = 0, 0, False
+    for kind, first, last in _tokens(text):
+        said = said or bool(text[at:first].strip()) or kind == "whole"
+        at = last
+        if kind == "open":
+            break
+        if kind in ("end", "command"):
+            if said:
+                pieces.append(_piece(text, start, first, line))
+            if kind == "command":
+                pieces.append(_piece(text, first, last, line))
+            start, said = last, False
+    return pieces, text[start:]
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
+    """What matters for where a statement ends: kind, first and last. The last one may be `open`: it begins something that does not end."""
     at = 0
     while (found := _TOKEN.search(text, at)) is not None:
-        said = said or bool(text[at : found.start()].strip())
-        kind, at = found.lastgroup, found.end()
-        if kind == "open":
-            return pieces, text[start:]
-        if kind in ("whole", "tag"):
-            said = True
-        elif kind in ("end", "command"):
-            if said:
-                pieces.append(_piece(text, start, found.start(), line))
-            if kind == "command":
-                pieces.append(_piece(text, found.start(), found.end(), line))
-            start, said = found.end(), False
-    return pieces, text[start:]
+        kind, at = found.lastgroup or "", found.end()
+        if kind == "comment":
+            at = _end_of_comment(text, found.start())
+            kind = "skip" if at else "open"
+            at = at or len(text)
+        yield "whole" if kind == "tag" else kind, found.start(), at
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Comments may be within comments, as in DuckDB. 0 if it does not end."""
+    depth = 0
+    for sign in _COMMENT_SIGN.finditer(text, start):
+        depth += 1 if sign[0] == "/*" else -1
+        if not depth:
+            return sign.end()
+    return 0
 
 
 def _piece(text: str, start: int, end: int, line: int) -> Piece:
@@ -65,7 +86,12 @@ def _piece(text: str, start: int, end: int, line: int) -> Piece:
 
 def is_blank(text: str) -> bool:
     """Whether there is nothing in it but blanks and comments."""
-    return not re.sub(r"(?s)--[^\n]*|/\*.*?\*/", "", text).strip()
+    at = 0
+    for kind, first, last in _tokens(text):
+        if kind != "skip" or text[at:first].strip():
+            return False
+        at = last
+    return not text[at:].strip()
 
 
 def is_complete(text: str) -> bool:

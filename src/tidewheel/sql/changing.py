@@ -1,0 +1,141 @@
+"""Makes the changes that statements ask for. They are made when this returns; what is returned only tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.errors import ExistsError, NotFoundError, QueryError
+from tidewheel.model.query import Stats
+from tidewheel.model.schema import TableSpec, nearest
+from tidewheel.sql.changes import Change, CreateTable, DropTable, Insert, Named
+from tidewheel.sql.layouts import spec_of
+from tidewheel.sql.mistakes import as_written, pointed
+from tidewheel.sql.names import meant, unknown
+from tidewheel.sql.queries import queries
+from tidewheel.sql.statement_result import StatementResult
+from tidewheel.sql.told import ToldResult
+
+Ask = Callable[[Insert], StatementResult]
+"""The rows that an INSERT is to insert, not read yet."""
+
+
+def changed(engine: Engine, change: Change, ask: Ask) -> ToldResult:
+    """Make a change: all of it or, if this raises, nothing."""
+    match change:
+        case CreateTable():
+            with queries.running(engine.root, change.text, _nothing, Stats()):
+                return _told(engine, change, "created", _create(engine, change))
+        case DropTable():
+            with queries.running(engine.root, change.text, _nothing, Stats()):
+                return _told(engine, change, "dropped", _drop(engine, change))
+        case Insert():
+            return _insert(engine, change, ask)
+
+
+def _nothing() -> None:
+    """There is nothing to cancel."""
+
+
+def _told(engine: Engine, change: Change, what: str, name: str | None) -> ToldResult:
+    """The name of the table, or no row if it was left as it was."""
+    told = pa.record_batch([pa.array([] if name is None else [name], pa.string())], [what])
+    return ToldResult(engine.root, change.text, told, {}, None)
+
+
+def _create(engine: Engine, create: CreateTable) -> str | None:
+    spec = spec_of(create)
+    known = engine.tables()
+    there = next((one for one in known if one.lower() == spec.name.lower()), None)
+    if there is None:
+        try:
+            engine.create(spec, "error")
+            return spec.name
+        except ExistsError:  # somebody made it just now
+            there = spec.name
+    if create.or_leave:
+        return None
+    raise ExistsError(pointed(f"table {there!r} is there already; say IF NOT EXISTS, or drop it first", create.text, create.table.place))
+
+
+def _drop(engine: Engine, drop: DropTable) -> str | None:
+    known = engine.tables()
+    name = meant(drop.table.name, known, drop.text, drop.table.place)
+    if name is not None:
+        try:
+            engine.drop(name)
+            return name
+        except NotFoundError:  # somebody dropped it just now
+            pass
+    if drop.or_leave:
+        return None
+    raise unknown(drop.table.name, known, drop.text, drop.table.place)
+
+
+# ---- INSERT ---------------------------------------------------------------------------------------------------
+
+
+def _insert(engine: Engine, insert: Insert, ask: Ask) -> ToldResult:
+    table = _table(engine, insert)
+    try:
+        rows = ask(insert)
+    except QueryError as e:
+        raise QueryError(as_written(str(e), insert.rows, insert.text)) from None
+    rows.is_listed = False
+    with queries.running(engine.root, insert.text, rows.cancel, rows.stats):
+        columns = _columns(insert, table.spec, rows.schema.names)
+        batches = rows.to_batches()
+        given = pa.Table.from_batches(batches, rows.schema)
+        ack = table.insert(_placed(given, columns, table.spec), None, "error")
+    told = pa.record_batch([pa.array([ack.rows], pa.int64())], ["rows"])
+    return ToldResult(engine.root, insert.text, told, {table.spec.name: ack.generation}, rows)
+
+
+def _table(engine: Engine, insert: Insert) -> TableEngine:
+    known = engine.tables()
+    name = meant(insert.table.name, known, insert.text, insert.table.place)
+    if name is None:
+        raise unknown(insert.table.name, known, insert.text, insert.table.place)
+    return engine.table(name)
+
+
+def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]:
+    """The columns of the table that the columns of the rows go to, in their order."""
+    named = [_column(one.name, spec, insert, one) for one in insert.columns]
+    for i, name in enumerate(named):
+        if name in named[:i]:
+            raise _wrong(f"column {name!r} is named twice", insert, insert.columns[i])
+    if insert.by_name:
+        return [_column(name, spec, insert, insert.table) for name in given]
+    named = named or list(spec.schema.names)
+    if len(named) != len(given):
+        said = f"the rows have {_so_many(len(given))}, and {_so_many(len(named))} are to be filled: {', '.join(named)}"
+        raise _wrong(said, insert, insert.columns[0] if insert.columns else insert.table)
+    return named
+
+
+def _column(name: str, spec: TableSpec, insert: Insert, at: Named) -> str:
+    names = spec.schema.names
+    alike = [name] if name in names else [one for one in names if one.lower() == name.lower()]
+    if len(alike) == 1:
+        return str(alike[0])
+    if alike:
+        raise _wrong(f"columns {' and '.join(alike)} of table {spec.name!r} differ only in case; write the one that is meant", insert, at)
+    raise _wrong(f"table {spec.name!r} has no column {name!r}.{nearest(name, names)} Columns: {', '.join(names)}", insert, at)
+
+
+def _placed(rows: pa.Table, columns: list[str], spec: TableSpec) -> pa.Table:
+    """The rows with the names of the table's columns. What is left out is null."""
+    placed = dict(zip(columns, rows.columns, strict=True))
+    left_out = pa.chunked_array([pa.nulls(rows.num_rows)])
+    return pa.table([placed.get(name, left_out) for name in spec.schema.names], names=spec.schema.names)
+
+
+def _so_many(columns: int) -> str:
+    return f"{columns} column{'' if columns == 1 else 's'}"
+
+
+def _wrong(message: str, insert: Insert, at: Named) -> QueryError:
+    return QueryError(pointed(message, insert.text, at.place))

@@ -1,0 +1,58 @@
+"""Types of columns as SQL writes them, by DuckDB's names, and as Arrow keeps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidewheel.errors import QueryError
+from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.parser import parser
+
+_KEPT = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
+    "utinyint": pa.uint8(), "usmallint": pa.uint16(), "uinteger": pa.uint32(), "ubigint": pa.uint64(), "float": pa.float32(),
+    "double": pa.float64(), "varchar": pa.string(), "blob": pa.binary(), "date": pa.date32(), "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"), "timestamp_s": pa.timestamp("s"), "timestamp_ms": pa.timestamp("ms"),
+    "timestamp_ns": pa.timestamp("ns"), "timestamp with time zone": pa.timestamp("us", "UTC"),
+    "interval": pa.month_day_nano_interval(), "time_ns": pa.time64("ns"),
+}  # fmt: skip
+
+_INSTEAD = {
+    "hugeint": "DECIMAL(38, 0)", "uhugeint": "DECIMAL(38, 0)", "bignum": "DECIMAL(38, 0)", "uuid": "VARCHAR", "enum": "VARCHAR",
+    "bit": "BLOB", "time with time zone": "TIME", "geometry": "BLOB", "variant": "VARCHAR",
+}  # fmt: skip
+"""Types that Arrow does not keep as what they are."""
+
+
+def arrow_type(written: str) -> pa.DataType:
+    """The type that a column of this type has in a table. Raises QueryError if there is none; `written` stood in a statement that DuckDB
+    has parsed."""
+    try:
+        with parser() as cursor:
+            found = cursor.sql(f"SELECT CAST(NULL AS {written}) AS x").types[0]
+    except duckdb.Error as e:
+        first, _, rest = said_by_duckdb(str(e)).partition("\n")
+        raise QueryError(f"{first} {rest.partition(chr(10))[0]}".strip() if rest.startswith("Did you mean") else first) from None
+    return _arrow(found)
+
+
+def _arrow(type_: Any) -> pa.DataType:
+    kind = type_.id
+    if kind in _KEPT:
+        return _KEPT[kind]
+    match kind, dict(type_.children) if kind in ("decimal", "list", "array", "struct", "map") else {}:
+        case "decimal", parts:
+            return pa.decimal128(parts["precision"], parts["scale"])
+        case "list", {"child": child}:
+            return pa.list_(_arrow(child))
+        case "array", {"child": child, "size": size}:
+            return pa.list_(_arrow(child), size)
+        case "struct", parts:
+            return pa.struct([(name, _arrow(part)) for name, part in parts.items()])
+        case "map", {"key": key, "value": value}:
+            return pa.map_(_arrow(key), _arrow(value))
+    instead = f"; use {_INSTEAD[kind]}" if kind in _INSTEAD else ""
+    raise QueryError(f"a table has no columns of type {type_}{instead}")

@@ -1,0 +1,73 @@
+"""DuckDB's parser, by itself: a database with nothing in it, which only looks at statements."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from tidewheel.errors import QueryError
+from tidewheel.sql.database import LEAST, connect
+from tidewheel.sql.mistakes import said_by_duckdb
+
+_lock = threading.Lock()
+_parser: list[duckdb.DuckDBPyConnection] = []
+
+
+@atexit.register
+def _close() -> None:
+    """DuckDB complains at the end of the process about connections that are still there."""
+    while _parser:
+        _parser.pop().close()
+
+
+@contextmanager
+def parser() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one look."""
+    with _lock:
+        if not _parser:
+            _parser.append(connect(4 * LEAST, threads=1))
+        cursor = _parser[0].cursor()
+    try:
+        yield cursor
+    finally:
+        cursor.close()
+
+
+def tree_of(text: str) -> dict[str, Any] | str:
+    """The tree of a statement that reads; of any other, what kind it is. Raises QueryError if it is none, or more than one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise QueryError(f"the statement has a character in it that is half of one, at {e.start}") from None
+    try:
+        with parser() as cursor:
+            row = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
+            assert row is not None
+            tree = json.loads(row[0])
+            if not tree.get("error") and len(tree["statements"]) == 1:
+                return tree["statements"][0]  # type: ignore[no-any-return]
+            kinds = _kinds(cursor, text)
+    except duckdb.Error as e:
+        raise QueryError(said_by_duckdb(str(e))) from None
+    except RecursionError:
+        raise QueryError("the statement has too many levels of brackets or operators within each other; make several steps of it") from None
+    if len(kinds) > 1:
+        raise QueryError(f"one statement at a time: there are {len(kinds)} here, separated by semicolons")
+    if not kinds:
+        raise QueryError("the statement is empty")
+    if kinds == ["SELECT"]:
+        raise QueryError(f"this statement cannot be run here: {tree.get('error_message')}")
+    return kinds[0]
+
+
+def _kinds(cursor: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    try:
+        return [one.type.name for one in cursor.extract_statements(text)]
+    except ValueError:  # a kind that DuckDB has no name for in Python
+        return ["OTHER"]
