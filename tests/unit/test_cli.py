@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,50 @@ def test_demo_help_shows_every_option(capsys: pytest.CaptureFixture[str]) -> Non
     out = capsys.readouterr().out
     for option in ("--seconds", "--rows-per-second", "--keep", "--seed", "--without-spark", "--debug"):
         assert option in out
+
+
+@pytest.mark.parametrize("command", sorted(commands_of(cli.make_parser())))
+def test_every_command_has_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    body, _, shown = out.partition("example")
+    assert "--debug" in body and f"tidewheel {command}" in shown
+    parser = commands_of(cli.make_parser())[command]
+    assert all(action.help for action in parser._actions), "every flag says what it is for"
+
+
+def examples() -> list[str]:
+    """Every example of every help that is one command without a pipe; what a script is written into is left out."""
+    helps = [parser.epilog or "" for parser in (cli.make_parser(), *commands_of(cli.make_parser()).values())]
+    lines = [line.strip() for text in helps for line in text.splitlines() if line.strip().startswith("tidewheel ")]
+    return sorted({line.partition(" > ")[0] if " completion " in line else line for line in lines})
+
+
+@pytest.mark.parametrize("example", examples())
+def test_examples_can_be_said(example: str) -> None:
+    options = cli.make_parser().parse_args(shlex.split(example)[1:])
+    assert options.command == example.split()[1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["statis"], "there is no command 'statis'. Did you mean 'status'?"),
+        (["ingset", "t"], "Did you mean 'ingest'?"),
+        (["status", "--wach"], "there is no '--wach' here. Did you mean '--watch'?"),
+        (["status", "--formt=json"], "Did you mean '--format'?"),
+        (["status", "--format", "jsn"], "argument --format: invalid choice: 'jsn'. Did you mean 'json'? Choose from table, json"),
+        (["--vrsion"], "Did you mean '--version'?"),
+        (["sql", "--form", "csv"], "Did you mean '--format'?"),
+    ],
+)
+def test_what_is_mistyped_is_told_with_the_nearest_name(
+    argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEWHEEL_WAREHOUSE", "somewhere")
+    assert cli.main(argv) == 2
+    err = capsys.readouterr().err
+    assert said in err and len(err.splitlines()) == 2 and "--help" in err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ def _time_type(column: str, type_: pa.DataType, values: Sequence[Any], format_: 
     if t.is_timestamp(type_) or t.is_date(type_):
         return type_, format_
     given = [v for v in values if v is not None]
-    numbers = [v for v in given if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    numbers = numbers_of(type_, given)
     if format_:
         if 2 * sum(_has(format_, v) for v in given) < len(given) or not given:
             bad = next((v for v in given if not _has(format_, v)), None)
@@ -71,13 +72,29 @@ def _time_type(column: str, type_: pa.DataType, values: Sequence[Any], format_: 
             raise SchemaError(f"time column {column!r} holds numbers such as {numbers[0]!r}, whose unit cannot be told; {_SAY_FORMAT}")
         notes.append(f"{column} holds numbers such as {numbers[0]!r}: read as epoch-{unit}")
         fractions = any(isinstance(v, float) for v in numbers)
-        return pa.timestamp("us" if fractions else unit, "UTC"), f"epoch-{unit}" if fractions else ""
+        said = fractions or any(
+            isinstance(v, str) for v in given
+        )  # whole numbers of the column's unit are times as they are, texts are not
+        return pa.timestamp("us" if fractions else unit, "UTC"), f"epoch-{unit}" if said else ""
     texts = [v for v in given if isinstance(v, str)]
     good = [v for v in texts if MOMENT.fullmatch(v.strip()) or DAY.fullmatch(v.strip())]
     if 2 * len(good) >= len(given) and good:
         return moment_type(good), ""
     bad = next((v for v in given if v not in good), None)
     raise SchemaError(f"time column {column!r}: {bad!r} is not an ISO time; {_SAY_FORMAT}")
+
+
+def numbers_of(type_: pa.DataType, values: Sequence[Any]) -> list[int | float]:
+    """Those of a column's values that are numbers; in CSV numbers are texts."""
+    whole, number = pa.types.is_integer(type_), pa.types.is_floating(type_)
+    found: list[int | float] = []
+    for value in values:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found.append(value)
+        elif isinstance(value, str) and (whole or number):
+            with suppress(ValueError):
+                found.append(int(value) if whole else float(value))
+    return found
 
 
 def _has(format_: str, value: Any) -> bool:

@@ -12,7 +12,7 @@ from tidewheel.errors import SchemaError
 from tidewheel.model.rule_text import key_of, key_text, time_of
 from tidewheel.model.schema import Epoch, TableSpec, make_spec, zorder
 from tidewheel.spark.sources.infer import epoch_unit
-from tidewheel.spark.sources.new_table import NewTable, define
+from tidewheel.spark.sources.new_table import NewTable, define, numbers_of
 from tidewheel.spark.sources.sample import Sample
 from tidewheel.surfaces.arguments import near
 from tidewheel.surfaces.new_table.descriptor import Descriptor
@@ -108,7 +108,7 @@ def _chosen(wishes: Wishes, schema: pa.Schema, values: Mapping[str, Sequence[Any
         time = moments[0]
         notes.append(f"{time} is the time: no other column has times")
     if time is None:
-        could = moments or [name for name, some in values.items() if _could_be_times(some)]
+        could = moments or [f.name for f in schema if epoch_unit(numbers_of(f.type, values.get(f.name, ())))]
         if could:
             problems.append(f"which column is the time? It could be {_either(could)}: say --time {could[0]}")
         else:
@@ -120,11 +120,6 @@ def _chosen(wishes: Wishes, schema: pa.Schema, values: Mapping[str, Sequence[Any
         of = f" of {source}" if source else ""
         raise SchemaError(f"table {wishes.name!r}: {'; '.join(problems)}. Columns{of}: {', '.join(schema.names)}")
     return replace(wishes, time=time), tuple(notes)
-
-
-def _could_be_times(values: Sequence[Any]) -> bool:
-    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    return bool(epoch_unit(numbers))
 
 
 def _either(names: Sequence[str]) -> str:

@@ -1,0 +1,192 @@
+"""The key × time plane of `tidewheel explain`: cells against a slow oracle, the drawing, the picture, and labels of codes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import zlib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidewheel as tw
+from tests.conftest import examples
+from tidewheel.model.coders import key_coder
+from tidewheel.model.schema import make_spec
+from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.surfaces.commands.explain import key_value, time_value
+from tidewheel.surfaces.explain.drawing import PLAIN, draw, kind
+from tidewheel.surfaces.explain.labels import is_relative, key_label
+from tidewheel.surfaces.explain.plane import ASKED, PRUNED, READ, Region, plane, regions_of
+from tidewheel.surfaces.explain.png import encode, inner_size, paint
+
+# ---- cells --------------------------------------------------------------------------------------------------
+
+intervals = st.tuples(st.integers(-50, 50), st.integers(-50, 50)).map(lambda pair: (min(pair), max(pair)))
+far = st.one_of(intervals, st.just((INT64_MIN, INT64_MAX)), st.just((INT64_MIN, 3)), st.just((1, 0)), st.just((10**15, 10**16)))
+regions = st.lists(st.builds(lambda k, t, r: Region("chunk", "c", k, t, r, 1), intervals, intervals, st.booleans()), max_size=6)
+
+
+@settings(max_examples=examples(60))
+@given(regions, st.lists(far, max_size=3), far, st.integers(1, 30), st.integers(1, 20))
+def test_cells_are_those_that_are_touched(found: list[Region], keys: list[Any], time: Any, width: int, height: int) -> None:
+    """A cell has a bit exactly if some code of it is inside: every code of the axes is tried, where they are short enough."""
+    made = plane(found, keys, time, width, height)
+    assert len(made.cells) == height and {len(row) for row in made.cells} == {width}
+    if made.key.hi - made.key.lo > 400 or made.time.hi - made.time.lo > 400:
+        return
+    expected = [bytearray(width) for _ in range(height)]
+    for key in range(made.key.lo, made.key.hi + 1):
+        for when in range(made.time.lo, made.time.hi + 1):
+            bits = 0
+            for r in found:
+                if r.key[0] <= key <= r.key[1] and r.time[0] <= when <= r.time[1]:
+                    bits |= READ if r.read else PRUNED
+            if time[0] <= when <= time[1] and any(lo <= key <= hi for lo, hi in keys):
+                bits |= ASKED
+            expected[made.key.cell(key)][made.time.cell(when)] |= bits
+    if made.key.hi - made.key.lo + 1 >= height and made.time.hi - made.time.lo + 1 >= width:  # else some cells have no code of their own
+        assert made.cells == expected
+    for r in found:
+        assert made.key.lo <= r.key[0] and r.key[1] <= made.key.hi, "every region is on the plane"
+
+
+def test_a_query_far_away_does_not_shrink_the_regions() -> None:
+    made = plane([Region("chunk", "c", (0, 99), (0, 99), False, 1)], [(10**12, 10**13)], (INT64_MIN, INT64_MAX), 10, 10)
+    assert made.key.hi < 200 and (made.time.lo, made.time.hi) == (0, 99)
+    assert not any(cell & ASKED for row in made.cells for cell in row)
+
+
+def test_nothing_at_all() -> None:
+    assert plane([], [(INT64_MIN, INT64_MAX)], (3, 9), 4, 2).time.hi == 9
+
+
+def test_regions_of_a_table(tmp_path: Path) -> None:
+    """What is read and what is pruned, compared with the regions themselves."""
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("t", schema, time="ts", key="k")
+        for n in range(4):
+            table.insert([{"k": n * 100 + i, "ts": n * 1000 + i} for i in range(50)])
+            if n < 3:
+                table.flush()
+        result = table.query(key=(100, 320), time=(0, 2500))
+        found = sorted(regions_of(table.query().plan, result.plan), key=lambda r: r.key)
+        assert [(r.place, r.key, r.time, r.read) for r in found] == [
+            ("chunk", (0, 49), (0, 49), False),
+            ("chunk", (100, 149), (1000, 1049), True),
+            ("chunk", (200, 249), (2000, 2049), True),
+            ("live tree", (300, 349), (3000, 3049), False),
+        ]
+        assert regions_of(table.query(limit=0, key=(-2, -1)).plan, result.plan)[0].read, "one that came in between is there too"
+
+
+# ---- the drawing --------------------------------------------------------------------------------------------
+
+
+def test_the_drawing() -> None:
+    found = [Region("chunk", "a", (0, 9), (0, 9), True, 1), Region("chunk", "b", (10, 19), (10, 19), False, 1)]
+    made = plane(found, [(0, 4)], (0, 19), 10, 4)
+    text = draw(made, ("0", "19"), ("a", "z"), ("key", "ts"), plain=True).plain
+    assert text.splitlines()[:7] == [
+        "key",
+        " 19 |     -----|",
+        "    |     -----|",
+        "    |+++++     |",
+        "  0 |#####.....|",
+        "    +----------+",
+        "     a   ts   z",
+    ]
+    assert "# read, in the query   + read   - pruned   . query, no region" in text
+    assert {kind(n) for n in range(8)} == set(PLAIN)
+
+
+def test_the_picture_is_a_png_with_the_same_cells() -> None:
+    found = [Region("chunk", "a", (0, 99), (0, 99), True, 1), Region("chunk", "b", (100, 199), (100, 199), False, 1)]
+    made = plane(found, [(0, 49)], (0, 199), *inner_size())
+    data = paint(made, found, [(0, 49)], (0, 199), ["Some table", "0", "199", "2026-01-01 00:00:00", "z"])
+    width, height, palette, pixels = decode(data)
+    assert (width, height) == (960, 540)
+
+    def colour(key: int, time: int) -> tuple[int, ...]:
+        x, y = 24 + made.time.cell(time), 40 + made.key.cells - 1 - made.key.cell(key)
+        return palette[pixels[y][x]]
+
+    hit, read, pruned, asked, empty = colour(20, 50), colour(70, 50), colour(150, 150), colour(20, 150), colour(150, 50)
+    assert len({hit, read, pruned, asked, empty}) == 5 and empty == (255, 255, 255)
+    assert colour(0, 100) == colour(49, 150) == (30, 90, 200), "the query has an edge"
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
+def test_png_round_trip(rows: list[bytes]) -> None:
+    palette = [(n, 255 - n, n // 2) for n in range(256)]
+    assert decode(encode(rows, palette)) == (3, len(rows), palette, rows)
+
+
+def decode(data: bytes) -> tuple[int, int, list[tuple[int, ...]], list[bytes]]:
+    """What any reader of PNG does with such a file."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, parts = 8, {}
+    while at < len(data):
+        (size,) = struct.unpack_from(">I", data, at)
+        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        assert struct.unpack_from(">I", data, at + 8 + size)[0] == zlib.crc32(name + body)
+        parts[name] = body
+        at += 12 + size
+    width, height, *rest = struct.unpack(">IIBBBBB", parts[b"IHDR"])
+    assert rest == [8, 3, 0, 0, 0] and list(parts)[-1] == b"IEND"
+    raw = zlib.decompress(parts[b"IDAT"])
+    rows = [raw[y * (width + 1) : (y + 1) * (width + 1)] for y in range(height)]
+    assert all(row[0] == 0 for row in rows)
+    colours = [tuple(parts[b"PLTE"][i : i + 3]) for i in range(0, len(parts[b"PLTE"]), 3)]
+    return width, height, colours, [row[1:] for row in rows]
+
+
+# ---- labels and ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "shown"),
+    [
+        (pa.int64(), -7, "-7"),
+        (pa.uint8(), 200, "200"),
+        (pa.uint64(), 2**64 - 1, str(2**64 - 1)),
+        (pa.float32(), -2.5, "-2.5"),
+        (pa.float64(), 1e300, "1e+300"),
+        (pa.timestamp("ms"), dt.datetime(2026, 1, 1, 8), "2026-01-01 08:00:00"),
+        (pa.date32(), dt.date(2026, 1, 1), "2026-01-01"),
+        (pa.decimal128(9, 2), Decimal("12.34"), "12.34"),
+        (pa.string(), "taxi", "…taxi"),
+        (pa.dictionary(pa.int32(), pa.string()), "taxi", "…taxi"),
+        (pa.binary(), b"\xff\x01", "…ff01"),
+    ],
+)
+def test_a_code_is_shown_as_what_it_stands_for(type_: pa.DataType, value: Any, shown: str) -> None:
+    spec = make_spec("t", pa.schema([("k", type_), ("ts", pa.timestamp("us"))]), time="ts", key="k")
+    batch = pa.RecordBatch.from_arrays([pa.array([value], type_)], ["k"])
+    assert key_label(spec, int(key_coder(spec).encode(batch)[0])) == shown
+    assert is_relative(spec) == (shown[0] == "…")
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "255.255.255.255", "2001:db8::", "::"])
+def test_codes_of_addresses(address: str) -> None:
+    spec = make_spec("t", pa.schema([("k", pa.string()), ("ts", pa.timestamp("us"))]), time="ts", key=tw.ip("k"))
+    batch = pa.RecordBatch.from_arrays([pa.array([address])], ["k"])
+    assert key_label(spec, int(key_coder(spec).encode(batch)[0])) == address
+
+
+def test_ends_of_intervals() -> None:
+    def end(type_: pa.DataType, text: str) -> Any:
+        return key_value(make_spec("t", pa.schema([("k", type_), ("ts", pa.timestamp("us"))]), time="ts", key="k"), text)
+
+    assert end(pa.int32(), "-5") == -5 and end(pa.float64(), "2.5") == 2.5 and end(pa.string(), "5") == "5" and end(pa.int8(), "-") is None
+    assert end(pa.timestamp("us"), "2026-01-01") == "2026-01-01" and end(pa.bool_(), "true") is True
+    assert (time_value("-"), time_value("-12"), time_value("2026")) == (None, -12, 2026) and time_value("2026-01-01") == "2026-01-01"
+    for type_, text in ((pa.int8(), "x"), (pa.int8(), "300"), (pa.float64(), "")):
+        with pytest.raises(tw.QueryError, match="is no"):
+            end(type_, text)
