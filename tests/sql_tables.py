@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -55,12 +56,17 @@ class Twin:
             self.duck.unregister("given")
 
 
-def create(wh: tw.Warehouse) -> None:
-    wh.create_table("trips", TRIPS, time="ts", key="id")
-    wh.create_table("spots", SPOTS, time="stamp", key=tw.zorder("lon", "lat", bounds=(0, 0, 100, 100)))
-    wh.create_table("words", WORDS, time="seen", key="word", partition="1 day")
-    wh.create_table("flows", FLOWS, time=tw.epoch("ms", "ms"), key=tw.ip("src"))
-    wh.create_table("nothing", TRIPS, time="ts", key="id")
+def create(wh: tw.Warehouse, more: Sequence[pa.Field] = ()) -> None:
+    """`more`: columns that all of them have at the end."""
+
+    def schema(own: pa.Schema) -> pa.Schema:
+        return pa.schema([*own, *more])
+
+    wh.create_table("trips", schema(TRIPS), time="ts", key="id")
+    wh.create_table("spots", schema(SPOTS), time="stamp", key=tw.zorder("lon", "lat", bounds=(0, 0, 100, 100)))
+    wh.create_table("words", schema(WORDS), time="seen", key="word", partition="1 day")
+    wh.create_table("flows", schema(FLOWS), time=tw.epoch("ms", "ms"), key=tw.ip("src"))
+    wh.create_table("nothing", schema(TRIPS), time="ts", key="id")
 
 
 def fill(twin: Twin, seed: int, n: int = 1500) -> None:

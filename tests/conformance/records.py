@@ -10,8 +10,8 @@
     one
 
 Records are apart by empty lines. A value is a line: of I a whole number, of R a number with three decimals, of T text; NULL, and `(empty)`
-for the empty text. `rowsort` and `valuesort` order rows or values as text before they are compared. From `hash-threshold N` on, answers of more
-than N values are told by their MD5. `skipif NAME` and `onlyif NAME` before a record say which system it is for; `halt` ends a file.
+for the empty text. `rowsort` and `valuesort` order rows or values as text before they are compared. From `hash-threshold N` on, answers of
+more than N values are told by their MD5. `skipif NAME` and `onlyif NAME` before a record say which system it is for; `halt` ends a file.
 Lines that begin with `#` are comments; those before a record belong to it.
 """
 
