@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from tidewheel.errors import (
 from tidewheel.index.version import ChunkLike
 from tidewheel.local_table import LocalTable
 from tidewheel.model.schema import TableSpec, nearest
+from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
 from tidewheel.write.flush import Flusher, MakeChunk
 from tidewheel.write.loads import sweep as sweep_loads
@@ -156,6 +157,11 @@ class LocalEngine:
             known = self.tables()
             hint = nearest(name, known) if isinstance(name, str) else ""
             raise NotFoundError(f"there is no table {name!r}.{hint} Tables: {', '.join(known) or 'none yet'}") from None
+
+    def versions(self, names: Sequence[str]) -> list[PinnedVersion]:
+        tables = [self.table(name) for name in names]
+        seen = at_one_moment(lambda: [table.version() for table in tables])
+        return [table.pinned_at(version) for table, version in zip(tables, seen, strict=True)]
 
     def create(self, spec: TableSpec, if_exists: str) -> LocalTable:
         self.check_open()

@@ -17,16 +17,18 @@ from tidewheel.env.files import LocalFiles
 from tidewheel.errors import BadRowsError, InputError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
+from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.codes import integer_codes
-from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
+from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
-from tidewheel.model.records import MaskRecord, PackageRecord, TableRecord
+from tidewheel.model.records import MaskRecord, PackageRecord, StreamBatchRecord, TableRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.changes import rows_by_generation
 from tidewheel.read.coordinator import Coordinator, pair
 from tidewheel.read.local_result import LocalResult
+from tidewheel.read.pinned import PinnedVersion
 from tidewheel.read.pins import Pins, chunks_of, fresh_of
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
@@ -224,8 +226,7 @@ class LocalTable:
     # ---- read by many -----------------------------------------------------------------------------------
 
     def pin(self, query: Query) -> Pin:
-        self._check_open()
-        version = self.publisher.version
+        version = self.version()
         found = LocalResult(self.coordinator, version, query)
         trees = version.trees
         return Pin(
@@ -247,8 +248,7 @@ class LocalTable:
         return self.publisher.version.settled
 
     def rows_by_generation(self, after: int, upto: int | None, most: int | None) -> list[tuple[int, int]]:
-        self._check_open()
-        return rows_by_generation(self.publisher.version, after, upto, most)
+        return rows_by_generation(self.version(), after, upto, most)
 
     def changes(self, after: int, upto: int, columns: Sequence[str] | None) -> Result:
         return self.query(Query(columns=columns, after=after, upto=upto))
@@ -256,8 +256,19 @@ class LocalTable:
     # ---- reading ----------------------------------------------------------------------------------------
 
     def query(self, query: Query) -> Result:
+        return LocalResult(self.coordinator, self.version(), query)
+
+    def version(self) -> Version:
+        """What a query of this moment would read."""
         self._check_open()
-        return LocalResult(self.coordinator, self.publisher.version, query)
+        return self.publisher.version
+
+    def pinned(self) -> PinnedVersion:
+        return self.pinned_at(self.version())
+
+    def pinned_at(self, version: Version) -> PinnedVersion:
+        """The table at a version of its own."""
+        return PinnedVersion(self.coordinator, version)
 
     def rejects(self) -> Result:
         self._check_open()
@@ -284,6 +295,24 @@ class LocalTable:
 
     def metrics(self) -> TableMetrics:
         return replace(self.publisher.metrics)
+
+    def server_states(self) -> list[ServerState]:
+        trees = [view.tree for view in self.version().trees]
+        states = []
+        for known in self.engine.catalog.servers(self.record.id):
+            mine = [tree for tree in trees if tree.server == known.server]
+            fresh, late = sum(tree.rows for tree in mine), sum(tree.rows for tree in mine if tree.late)
+            states.append(ServerState(known.server, known.key_lo, known.prefix, fresh, late, sum(tree.bytes for tree in mine)))
+        return states
+
+    def stream_states(self) -> list[StreamState]:
+        version = self.version()  # first: what is flushed meanwhile is in the catalog then
+        last = {one.stream: (one, True) for one in self.engine.catalog.streams(self.record.id)}
+        for view in version.trees:
+            for one in list(view.tree.deliveries):
+                if isinstance(one, StreamBatchRecord) and (one.stream not in last or one.batch > last[one.stream][0].batch):
+                    last[one.stream] = one, False
+        return [StreamState(stream, one.batch, one.rows, flushed) for stream, (one, flushed) in sorted(last.items())]
 
 
 def _rejects_of(engine: Owner, name: str) -> tuple[Publisher, Streams]:

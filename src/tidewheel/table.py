@@ -119,9 +119,8 @@ class Table:
         Every scan shows the table as it is when it begins, and reads only the regions that the filter leaves.
         """
         from tidewheel.sql.dataset import TableDataset
-        from tidewheel.sql.versions import pin
 
-        return TableDataset(self._engine.spec, lambda: pin(self._engine))
+        return TableDataset(self._engine.spec, lambda: self._engine.pinned())
 
     def flush(self) -> None:
         """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""

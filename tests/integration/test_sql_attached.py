@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidewheel as tw
@@ -14,6 +18,17 @@ from tests.property.sql_statements import Statements
 from tests.property.test_sql_conformance import answers
 from tests.sql_tables import Twin, create, fill
 from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.cluster.client import attach
+from tidewheel.cluster.protocol import Engine
+from tidewheel.errors import NotFoundError
+from tidewheel.model.delivery import SliceId
+from tidewheel.model.query import Query
+from tidewheel.model.schema import make_spec
+from tidewheel.owner import OwnedEngine
+from tidewheel.settings import Settings
+from tidewheel.sql.ask import ask
+from tidewheel.sql.dataset import TableDataset
+from tidewheel.sql.system import TABLES
 
 
 @pytest.fixture(scope="module")
@@ -86,32 +101,153 @@ def test_system_tables(twin: Twin) -> None:
     wh = twin.wh
     assert [row["name"] for row in wh.sql("SHOW TABLES").to_pylist()] == ["flows", "nothing", "spots", "trips", "words"]
     assert wh.sql("SELECT sum(rows) AS n FROM system.chunks WHERE table_name = 'trips'").to_pylist()[0]["n"] > 0
-    for name in ("tables", "columns", "chunks", "partitions", "metrics", "queries", "rejects", "settings", "recovery"):
-        wh.sql(f"SELECT * FROM system.{name}").to_arrow()
+    assert {row["table_name"] for row in wh.sql("SELECT DISTINCT table_name FROM system.servers").to_pylist()} > {"trips", "spots"}
+
+
+def test_statements_that_change_something(twin: Twin) -> None:
+    wh = twin.wh
+    wh.sql("CREATE TABLE made (id BIGINT, ts TIMESTAMP, note VARCHAR) WITH (time = 'ts', key = 'id')")
+    assert wh.sql("INSERT INTO made SELECT id, ts, note FROM trips").to_pylist() == [{"rows": len(twin.rows["trips"])}]
+    assert wh.sql("INSERT INTO made (id, ts) VALUES (?, '2026-01-01')", [5]).to_pylist() == [{"rows": 1}]
+    with pytest.raises(tw.BadRowsError, match="column 'id': 1 row doesn't fit int64"):
+        wh.sql("INSERT INTO made (id, ts) VALUES (1.5, '2026-01-01')")
+    same = "SELECT count(*) AS n, sum(id) AS s, count(note) AS notes FROM"
+    made, trips = (wh.sql(f"{same} {name}").to_pylist()[0] for name in ("made", "trips"))
+    assert made == {"n": trips["n"] + 1, "s": trips["s"] + 5, "notes": trips["notes"]}
+    assert wh.sql("DROP TABLE made").to_pylist() == [{"dropped": "made"}] and "made" not in wh.tables()
 
 
 def test_several_tables_are_read_at_one_moment(twin: Twin) -> None:
+    """Two threads insert as fast as they can, each batch into the first table and then into the second; one of them also flushes."""
     wh = twin.wh
     first, second = (
         wh.create_table(name, twin.rows["flows"].schema, time=tw.epoch("ms", "ms"), key="bytes") for name in ("first", "second")
     )
     over = threading.Event()
 
-    def insert() -> None:
+    def insert(number: int) -> None:
         n = 0
-        while not over.wait(0.01):
+        while not over.is_set():
             n += 1
+            batch = [{"src": f"w{number}", "ms": number * 10**9 + n, "bytes": n}]
             for table in (first, second):
-                table.insert([{"src": "a", "ms": n, "bytes": n}])
+                table.insert(batch)
+            if number == 1 and n % 50 == 0:
+                first.flush()
 
-    thread = threading.Thread(target=insert)
-    thread.start()
+    threads = [threading.Thread(target=insert, args=[number]) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    statement = """
+        SELECT (SELECT count(*) FROM first) AS a, (SELECT count(*) FROM second) AS b, count(*) AS both
+        FROM second JOIN first USING (src, bytes)"""
     try:
-        for _ in range(30):
-            a, b = wh.sql("SELECT (SELECT count(*) FROM first) AS a, (SELECT count(*) FROM second) AS b").to_pylist()[0].values()
-            assert 0 <= a - b <= 1
+        seen = []
+        for _ in range(40):
+            result = wh.sql(statement)
+            a, b, both = result.to_pylist()[0].values()
+            assert b == both, "what is in the second table was in the first before"
+            assert 0 <= a - b <= 2, "of each thread, one row at most is on its way"
+            assert result.to_pylist() == [{"a": a, "b": b, "both": both}]
+            seen.append(a)
     finally:
         over.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
         wh.drop_table("first")
         wh.drop_table("second")
+    assert seen == sorted(seen) and seen[-1] > seen[0]
+
+
+# ---- beside the owner, in one process ------------------------------------------------------------------------
+
+
+def asked(engine: Engine, statement: str) -> list[dict[str, Any]]:
+    return ask(engine, statement, None).to_pylist()
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[OwnedEngine, AttachedEngine]]:
+    owner = OwnedEngine(tmp_path.resolve() / "wh", Settings(leaf_rows=64, indexing_servers=2))
+    assert owner.listener is not None and owner.listener.wait(60)
+    client = attach(owner.root)
+    try:
+        yield owner, client
+    finally:
+        client.close()
+        owner.close()
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
+
+
+def some(first: int, n: int) -> pa.RecordBatch:
+    i = range(first, first + n)
+    return pa.record_batch([pa.array(i, pa.int64()), pa.array(i, pa.timestamp("us")), pa.array([k / 2 for k in i])], schema=SCHEMA)
+
+
+def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedEngine]) -> None:
+    owner, client = both
+    for name, key in (("taxi", "id"), ("spots", tw.zorder("id", "v", bounds=(0, 0, 9, 9)))):
+        table = owner.create(make_spec(name, SCHEMA, time="ts", key=key), "error")
+        table.insert(some(0, 5000), None, "error")
+        for batch in range(2):
+            part = SliceId("kafka", "run", batch, 0, 0)
+            table.stage(part, [some(10_000 * batch, 50)], SCHEMA)
+            table.commit_batch("kafka", "run", batch, [part])
+            if not batch:
+                table.flush()
+        table.insert([{"id": None, "ts": 1, "v": 0.0}], "p", "reject")
+    for name in TABLES:
+        if name != "queries":
+            mine, theirs = asked(owner, f"SELECT * FROM system.{name}"), asked(client, f"SELECT * FROM system.{name}")
+            assert mine == theirs and (mine or name == "recovery"), name
+    assert asked(client, "SELECT last_batch, rows, flushed FROM system.streams WHERE table_name = 'taxi'") == [
+        {"last_batch": 1, "rows": 50, "flushed": False}
+    ]
+
+
+def test_acknowledged_rows_are_seen_while_a_load_is_under_way(both: tuple[OwnedEngine, AttachedEngine]) -> None:
+    owner, _ = both
+    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
+    other = owner.create(make_spec("other", SCHEMA, time="ts", key="id"), "error")
+    table.insert(some(0, 10), None, "error")
+    with table.publisher.reserve():
+        table.insert(some(10, 5), None, "error")
+        other.insert(some(0, 1), None, "error")
+        for engine in both:
+            assert asked(engine, "SELECT count(*) AS n FROM taxi") == [{"n": 15}]
+            assert asked(engine, "SELECT count(*) AS n, count(DISTINCT taxi.id) AS d FROM taxi, other") == [{"n": 15, "d": 15}]
+            assert engine.table("taxi").pinned().query(Query(key=(12, 13))).to_pylist() == some(12, 2).to_pylist()
+
+
+def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -> None:
+    owner, client = both
+    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
+    table.insert(some(0, 20_000), None, "error")
+    assert owner.listener is not None and owner.listener._handlers is not None
+    sessions = owner.listener._handlers.sessions
+    result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None)
+    dataset = TableDataset(table.spec, client.table("taxi").pinned)
+    assert sessions.results > 0
+    before = result.to_pylist()
+    table.replace([], (None, None))
+    assert result.to_pylist() == before and dataset.count_rows() == 0
+    client.close()
+    assert result.to_pylist() == before, "a result can be read after the warehouse was closed"
+    del result
+    give_up = time.monotonic() + 10
+    while sessions.results and time.monotonic() < give_up:
+        gc.collect()
+        time.sleep(0.01)
+    assert sessions.results == 0
+
+
+def test_tables_that_are_not_there(both: tuple[OwnedEngine, AttachedEngine]) -> None:
+    owner, _ = both
+    owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
+    for engine in both:
+        with pytest.raises(NotFoundError, match="there is no table 'x'"):
+            engine.versions(["taxi", "x"])
+        assert asked(engine, "WITH x AS (SELECT 1 AS a) SELECT a FROM x") == [{"a": 1}]
+        assert asked(engine, "WITH taxi AS (SELECT id FROM main.Taxi) SELECT count(*) AS n FROM taxi, TAXI AS t") == [{"n": 0}]

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.attached_result import AttachedResult
+from tidewheel.cluster.attached_versions import AttachedVersion, attached_versions
 from tidewheel.cluster.connection import Connection
 from tidewheel.cluster.wire import stream
 from tidewheel.errors import InputError
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
+from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.query import Query
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
@@ -113,6 +114,15 @@ class AttachedTable:
     def metrics(self) -> TableMetrics:
         return self._connection.ask(ask.GetMetrics(self._number))  # type: ignore[no-any-return]
 
+    def server_states(self) -> list[ServerState]:
+        return self._connection.ask(ask.GetServers(self._number))  # type: ignore[no-any-return]
+
+    def stream_states(self) -> list[StreamState]:
+        return self._connection.ask(ask.GetStreams(self._number))  # type: ignore[no-any-return]
+
+    def pinned(self) -> AttachedVersion:
+        return attached_versions(self._connection, self._connection.ask(ask.PinTable(self._number)))[0]
+
     # ---- written by many --------------------------------------------------------------------------------
 
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
@@ -187,6 +197,9 @@ class AttachedEngine:
 
     def table(self, name: str) -> AttachedTable:
         return AttachedTable(self._connection, self.settings, self._ask(ask.OpenTable(name)))
+
+    def versions(self, names: Sequence[str]) -> list[AttachedVersion]:
+        return attached_versions(self._connection, self._ask(ask.PinTables(tuple(names))))
 
     def create(self, spec: TableSpec, if_exists: str) -> AttachedTable:
         return AttachedTable(self._connection, self.settings, self._ask(ask.CreateTable(spec, if_exists)))

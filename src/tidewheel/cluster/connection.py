@@ -25,7 +25,19 @@ from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
 from tidewheel.cluster.lines import Lines
-from tidewheel.cluster.requests import PROGRESS, PROTOCOL, Answer, Attach, Complete, Progressed, Release, ResultRequest, Stay, Welcome
+from tidewheel.cluster.requests import (
+    PROGRESS,
+    PROTOCOL,
+    Answer,
+    Attach,
+    Complete,
+    PinnedTables,
+    Progressed,
+    Release,
+    ResultRequest,
+    Stay,
+    Welcome,
+)
 from tidewheel.cluster.wire import pack, unpack, unwrapped
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
@@ -101,7 +113,7 @@ class Connection:
     def _unwanted(self, answer: pa.Buffer) -> None:
         """Whoever asked was interrupted: of a result that the owner holds now, nobody will know."""
         value = unpack(answer)[0]
-        if isinstance(value, Answer) and value.result:
+        if isinstance(value, (Answer, PinnedTables)) and value.result:
             self._let_go(value.result)
 
     def ask(self, request: Any) -> Any:

@@ -9,7 +9,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
-from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.cluster.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
 from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
+from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
+from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
 from tidewheel.write.arrow_input import Columns
@@ -48,7 +50,7 @@ class Handlers:
         self.epoch = epoch
         self.sessions = Sessions()
         self._tables: dict[int, tuple[str, weakref.ref[TableEngine]]] = {}
-        self._plain: dict[int, bool] = {}
+        self._plain: dict[str, tuple[TableSpec, bool]] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -69,6 +71,10 @@ class Handlers:
                 return self.take(request, schema, batches), None
             case ask.TableRequest():
                 return self._of_table(session, request)
+            case ask.AskPinned(held, place, query):
+                return self._asked(session, self.sessions.version(session, held, place), query)
+            case ask.PinTables(names):
+                return self._pinned(session, self.engine.versions(names)), None
             case ask.ResultRequest():
                 return self._of_result(request, self.sessions.get(session, request.result))
             case ask.Release(results, readings):
@@ -116,8 +122,9 @@ class Handlers:
         table = self._table(request.table)
         match request:
             case ask.Ask(_, query):
-                result = table.query(query)
-                return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(request.table, result.schema))
+                return self._asked(session, table, query)
+            case ask.PinTable():
+                return self._pinned(session, [table.pinned()]), None
             case ask.Rejects():
                 return self.ship(session, table.rejects())
             case ask.Fresh(_, pin, query):
@@ -125,6 +132,14 @@ class Handlers:
             case ask.Changes(_, after, upto, columns):
                 return self.ship(session, table.changes(after, upto, columns))
         return self._simple(table, request), None
+
+    def _asked(self, session: str, table: TableEngine | PinnedTable, query: Query) -> Answer:
+        result = table.query(query)
+        return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(table.spec))
+
+    def _pinned(self, session: str, tables: Sequence[PinnedTable]) -> ask.PinnedTables:
+        said = tuple(ask.PinnedAs(table.spec, table.generation, table.about) for table in tables)
+        return ask.PinnedTables(self.sessions.hold_versions(session, tables), said)
 
     def _simple(self, table: TableEngine, request: ask.TableRequest) -> Any:
         match request:
@@ -134,6 +149,10 @@ class Handlers:
                 return table.state()
             case ask.GetMetrics():
                 return table.metrics()
+            case ask.GetServers():
+                return table.server_states()
+            case ask.GetStreams():
+                return table.stream_states()
             case ask.GetGeneration():
                 return table.generation()
             case ask.CountChanges(_, after, upto, most):
@@ -176,12 +195,12 @@ class Handlers:
             raise ClosedError(f"table {name!r} was dropped")
         return table
 
-    def _is_plain(self, number: int, schema: pa.Schema) -> bool:
+    def _is_plain(self, spec: TableSpec) -> bool:
         """Whether a batch of a table can be sent without its schema: dictionaries come with that."""
-        known = self._plain.get(number)
-        if known is None:
-            known = self._plain[number] = not any(has_dictionary(field.type) for field in schema)
-        return known
+        known = self._plain.get(spec.name)
+        if known is None or known[0] is not spec:
+            known = self._plain[spec.name] = spec, not any(has_dictionary(field.type) for field in spec.schema)
+        return known[1]
 
     # ---- results ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""What the owner holds for the processes that are attached to it: the results they have not read to the end or may read again.
+"""What the owner holds for the processes that are attached to it: the results they have not read to the end or may read again, and the
+versions they are asking.
 
 A session lasts as long as its process is connected; a result as long as its session, until it is released, or until nobody has touched
 it for a while. Every method may be called from any thread.
@@ -9,13 +10,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import NotFoundError, OwnerLostError
 from tidewheel.read.result import Result
 
@@ -62,10 +64,21 @@ class HeldResult:
     """Those that were begun and not ended, without those that are being read just now."""
 
 
+@dataclass(slots=True)
+class HeldVersions:
+    """Tables that an attached process has pinned together."""
+
+    tables: Sequence[PinnedTable]
+    touched: float
+
+
+Held = HeldResult | HeldVersions
+
+
 class Sessions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sessions: dict[str, dict[int, HeldResult]] = {}
+        self._sessions: dict[str, dict[int, Held]] = {}
         self._numbers = itertools.count(1)
 
     def begin(self, session: str) -> None:
@@ -80,14 +93,32 @@ class Sessions:
 
     def hold(self, session: str, result: Result) -> int:
         """Returns the number to ask for it by."""
+        return self._hold(session, HeldResult(result, time.monotonic()))
+
+    def hold_versions(self, session: str, tables: Sequence[PinnedTable]) -> int:
+        """The same, for versions of tables."""
+        return self._hold(session, HeldVersions(tables, time.monotonic()))
+
+    def _hold(self, session: str, held: Held) -> int:
         number = next(self._numbers)
         with self._lock:
             if session not in self._sessions:
                 raise OwnerLostError("this process is not attached to the owner any more")
-            self._sessions[session][number] = HeldResult(result, time.monotonic())
+            self._sessions[session][number] = held
         return number
 
     def get(self, session: str, number: int) -> HeldResult:
+        held = self._get(session, number)
+        assert isinstance(held, HeldResult)
+        return held
+
+    def version(self, session: str, number: int, place: int) -> PinnedTable:
+        """One of the tables that are held together."""
+        held = self._get(session, number)
+        assert isinstance(held, HeldVersions)
+        return held.tables[place]
+
+    def _get(self, session: str, number: int) -> Held:
         with self._lock:
             held = self._sessions.get(session, {}).get(number)
             if held is None:

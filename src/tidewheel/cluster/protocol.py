@@ -14,13 +14,28 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
+from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.query import Query
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.result import Result
 from tidewheel.settings import Settings
+
+
+class PinnedTable(Protocol):
+    """A table at one version: however often it is asked, and whatever is inserted meanwhile, it has the same rows."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def about(self) -> int:
+        """About how many rows it has."""
+        ...
+
+    def query(self, query: Query) -> Result: ...
 
 
 class TableEngine(Protocol):
@@ -41,6 +56,17 @@ class TableEngine(Protocol):
     def flush(self) -> None: ...
     def state(self) -> TableState: ...
     def metrics(self) -> TableMetrics: ...
+    def server_states(self) -> list[ServerState]:
+        """Its indexing servers, by their numbers."""
+        ...
+
+    def stream_states(self) -> list[StreamState]:
+        """The streams that came to it, by their names."""
+        ...
+
+    def pinned(self) -> PinnedTable:
+        """The table as it is now."""
+        ...
 
     # a stream of batches, each made of slices
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
@@ -124,6 +150,10 @@ class Engine(Protocol):
 
     def tables(self) -> list[str]: ...
     def table(self, name: str) -> TableEngine: ...
+    def versions(self, names: Sequence[str]) -> Sequence[PinnedTable]:
+        """These tables, all as they were at one moment: whoever fills one and then another is never seen to have done it the other way."""
+        ...
+
     def create(self, spec: TableSpec, if_exists: str) -> TableEngine: ...
     def drop(self, name: str) -> None: ...
     def check(self, repair: bool, progress: Progress | None) -> CheckReport: ...

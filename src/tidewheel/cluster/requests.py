@@ -14,7 +14,7 @@ from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"
@@ -68,6 +68,30 @@ class Opened:
 
     table: int
     spec: TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PinTables:
+    """Hold these tables, all as they are at one moment: `PinnedTables`."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedAs:
+    """A table, the generation that it is held at, and about how many rows it has."""
+
+    spec: TableSpec
+    generation: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTables:
+    """The owner holds them under `result`, as it holds results: until `Release`."""
+
+    result: int
+    tables: tuple[PinnedAs, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +158,11 @@ class Ask(TableRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class PinTable(TableRequest):
+    """Hold it as it is now: `PinnedTables`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rejects(TableRequest):
     pass
 
@@ -150,6 +179,16 @@ class GetState(TableRequest):
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetServers(TableRequest):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetStreams(TableRequest):
     pass
 
 
@@ -267,6 +306,14 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
     result: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskPinned(ResultRequest):
+    """A query of one of the tables that are held together: an `Answer`."""
+
+    place: int
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)

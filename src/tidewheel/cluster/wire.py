@@ -25,7 +25,7 @@ from tidewheel import errors
 from tidewheel.cluster import requests
 from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.delivery import Ack, Load, Pin, SliceId, Staged, TableState, Written
+from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
 from tidewheel.model.recovery import Recovery, TableRecovery
@@ -289,8 +289,8 @@ def _decode_error(value: Json) -> TidewheelError:
 # ---- classes ------------------------------------------------------------------------------------------------
 
 _CLASSES: tuple[type[Any], ...] = (
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, Settings, Sketch, SliceId, Staged,
-    Stats, Subquery, TableMetrics, TableRecovery, TableState, Written,
+    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, Sketch,
+    SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
     *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
 )  # fmt: skip
 

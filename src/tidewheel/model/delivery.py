@@ -34,6 +34,28 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerState:
+    """An indexing server of a table: its key interval starts at `key_lo`, a code that leaves out `prefix`."""
+
+    server: int
+    key_lo: int
+    prefix: bytes
+    fresh_rows: int
+    late_rows: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """The last batch of a stream that was committed, and whether it is on disk."""
+
+    stream: str
+    batch: int
+    rows: int
+    flushed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SliceId:
     """One task's part of a batch of a stream. Tasks are tried again, runs are started again: only a commit says which one counts."""
 

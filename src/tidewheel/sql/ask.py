@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.cluster.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.limits import NEVER, Limits
+from tidewheel.read.pinned import PinnedVersion
 from tidewheel.read.result import Result
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
@@ -24,11 +25,10 @@ from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.reading import Inputs
 from tidewheel.sql.result import Parameters, SqlResult, Text
-from tidewheel.sql.statement import Reference, Statement, parse, parse_rows
+from tidewheel.sql.statement import Statement, parse, parse_rows
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.summary import NAME, rewritten
+from tidewheel.sql.summary import NAME, rewritten, standing_for
 from tidewheel.sql.system import system_table
-from tidewheel.sql.versions import PinnedVersion, pin_all
 
 
 def ask(
@@ -81,7 +81,8 @@ def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limit
     asked, tables = statement.summary, list(inputs.tables.values())
     if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
         return None
-    found = tables[0].summary(asked.columns)
+    table = tables[0]
+    found = standing_for(table.version, table.spec, asked.columns, table.query_at)
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
@@ -109,31 +110,40 @@ def _value(value: Any) -> Any:
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:
-    found: dict[str, TableEngine] = {}
-    for reference in statement.tables:
-        table = _table(engine, reference, statement)
-        if table is None:
-            continue
-        name = table.spec.name
-        other = next((one for one in found if one.lower() == name.lower() and one != name), None)
+    tables = _pinned(engine, statement)
+    others = {f"{SYSTEM}.{name}": system_table(engine, name) for name in statement.system}
+    return Inputs(engine.root, tables, others)
+
+
+def _pinned(engine: Engine, statement: Statement) -> dict[str, PinnedTable]:
+    """The tables that a statement names, at versions of one moment. Mostly one call of the owner."""
+    names = list(dict.fromkeys(reference.name for reference in statement.tables))
+    if not names:
+        return {}
+    try:
+        if any(reference.optional for reference in statement.tables):
+            names = _meant(engine, statement)
+        pinned = engine.versions(names) if names else []
+    except NotFoundError:
+        names = _meant(engine, statement)
+        pinned = engine.versions(names) if names else []
+    for i, name in enumerate(names):
+        other = next((one for one in names[:i] if one.lower() == name.lower()), None)
         if other is not None:
             said = f"tables {other} and {name} differ only in case, which SQL ignores: one statement cannot read both"
-            raise QueryError(pointed(said, statement.original, reference.place))
-        found[name] = table
-    pinned = pin_all(list(found.values()))
-    others = {f"{SYSTEM}.{name}": system_table(engine, name) for name in statement.system}
-    return Inputs(engine.root, dict(zip(found, pinned, strict=True)), others)
+            place = next(reference.place for reference in statement.tables if reference.name == name)
+            raise QueryError(pointed(said, statement.original, place))
+    return dict(zip(names, pinned, strict=True))
 
 
-def _table(engine: Engine, reference: Reference, statement: Statement) -> TableEngine | None:
-    try:
-        return engine.table(reference.name)
-    except NotFoundError:
-        pass
+def _meant(engine: Engine, statement: Statement) -> list[str]:
+    """The names of the tables that there are, without those that are only common table expressions."""
     known = engine.tables()
-    name = meant(reference.name, known, statement.original, reference.place)
-    if name is not None:
-        return engine.table(name)
-    if reference.optional:
-        return None
-    raise unknown(reference.name, known, statement.original, reference.place)
+    found: dict[str, None] = {}
+    for reference in statement.tables:
+        name = meant(reference.name, known, statement.original, reference.place)
+        if name is not None:
+            found[name] = None
+        elif not reference.optional:
+            raise unknown(reference.name, known, statement.original, reference.place)
+    return list(found)

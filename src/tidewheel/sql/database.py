@@ -18,13 +18,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.env.memory import machine_memory
 from tidewheel.errors import ClosedError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.expressions import quoted
 from tidewheel.sql.guards import guard
 from tidewheel.sql.mistakes import AGAIN, of_the_line_before
-from tidewheel.sql.scan import Pinned
 from tidewheel.sql.source import Open, TableSource
 
 LEAST = 64 << 20
@@ -76,7 +76,7 @@ class Session:
         self._sources: dict[str, TableSource] = {}
         self._others: list[str] = []
 
-    def begin(self, tables: Mapping[str, Pinned], others: Mapping[str, pa.Table], opens: Open) -> None:
+    def begin(self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table], opens: Open) -> None:
         """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table."""
         for name, table in tables.items():
             source = self._sources.get(name.lower())

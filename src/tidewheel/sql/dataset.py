@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import QueryError
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.arrow_filters import condition_of
 from tidewheel.sql.predicates import columns_of
-from tidewheel.sql.scan import Pinned, Scan
+from tidewheel.sql.scan import Scan
 
 _BATCH_ROWS = 131_072
 
@@ -28,7 +29,7 @@ Projection = Sequence[str] | Mapping[str, pc.Expression] | None
 class TableDataset(pds.Dataset):  # type: ignore[misc]
     """Made by `Table.dataset`. May be scanned from any thread, any number of times."""
 
-    def __init__(self, spec: TableSpec, pin: Callable[[], Pinned]) -> None:
+    def __init__(self, spec: TableSpec, pin: Callable[[], PinnedTable]) -> None:
         # Arrow's own __init__ refuses to be called; what it would set up is not used
         self._spec = spec
         self._pin = pin

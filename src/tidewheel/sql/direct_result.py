@@ -9,17 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import CancelledError
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.sql.direct import Asked
-from tidewheel.sql.scan import Pinned, Scan
+from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
 
 
 class DirectResult(StatementResult):
     """Planned when it is made; read when it is asked for, each time anew and over the same rows."""
 
-    def __init__(self, root: Path, table: Pinned, asked: Asked, limits: Limits, written: str) -> None:
+    def __init__(self, root: Path, table: PinnedTable, asked: Asked, limits: Limits, written: str) -> None:
         began = perf_counter()
         super().__init__(root, written)
         self.schema = asked.schema

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
@@ -23,7 +24,7 @@ from tidewheel.sql import monitor
 from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.mistakes import said_by_duckdb
 from tidewheel.sql.predicates import Condition
-from tidewheel.sql.scan import Pinned, Scan
+from tidewheel.sql.scan import Scan
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Inputs:
     """What a statement reads: tables at pinned versions, and rows that are there already."""
 
     def __init__(
-        self, root: Path, tables: Mapping[str, Pinned], others: Mapping[str, pa.Table], generations: dict[str, int] | None = None
+        self, root: Path, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table], generations: dict[str, int] | None = None
     ) -> None:
         """`generations`: of the tables that the other rows were taken from."""
         self.root = root

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.model.arrays import take_rows
-from tidewheel.model.query import Plan, Query, Stats
-from tidewheel.model.schema import TableSpec
-from tidewheel.read.result import Result
+from tidewheel.model.query import Plan, Stats
 from tidewheel.sql.bounds import bounds_of
 from tidewheel.sql.predicates import Both, Condition, columns_of, mask
 
@@ -19,27 +18,12 @@ Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Which rows of a batch to keep: those where it is true."""
 
 
-class Pinned(Protocol):
-    """A table at one version: however often it is asked, and whatever is inserted meanwhile, it has the same rows."""
-
-    @property
-    def spec(self) -> TableSpec: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def about(self) -> int | None:
-        """About how many rows it has, if that is known at once."""
-        ...
-
-    def query(self, query: Query) -> Result: ...
-
-
 class Scan:
     """Planned when it is made: `plans` and `stats` say how. Read once, by one thread."""
 
     def __init__(
         self,
-        table: Pinned,
+        table: PinnedTable,
         columns: Sequence[str],
         condition: Condition | None,
         keep: Keep | None = None,

@@ -1,8 +1,7 @@
 """The tables of the schema `system`: what a warehouse tells about itself, as rows of the moment when a statement begins.
 
 Names and columns are a promise: columns may be added at the end, none is renamed or removed. They have the same rows in the process that
-owns the warehouse and in those that are attached to it, except `queries`, which are those of the process that asks, and `servers` and
-`streams`, which only the owner tells.
+owns the warehouse and in those that are attached to it, except `queries`, which are those of the process that asks.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import pyarrow as pa
 
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.errors import NotFoundError, QueryError
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
-from tidewheel.model.records import ChunkRecord, StreamBatchRecord
+from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.sql.queries import queries
@@ -110,35 +108,16 @@ def _partitions(engine: Engine) -> Rows:
         yield name, _moment(spec.time, start), _moment(spec.time, start + spec.partition_width), rows, chunks
 
 
-def _owned(engine: Engine, what: str) -> Iterator[LocalTable]:
-    """Tables of the owner: what is not told to others yet."""
-    for _, table in _each(engine):
-        if not isinstance(table, LocalTable):
-            raise QueryError(
-                f"system.{what} is told only in the process that owns the warehouse, and {engine.root} is owned by another one"
-            )
-        yield table
-
-
 def _servers(engine: Engine) -> Rows:
-    for table in _owned(engine, "servers"):
-        trees = [view.tree for view in table.publisher.version.trees]
-        for server in table.engine.catalog.servers(table.record.id):
-            mine = [tree for tree in trees if tree.server == server.server]
-            late = sum(tree.rows for tree in mine if tree.late)
-            fresh = sum(tree.rows for tree in mine)
-            yield table.spec.name, server.server, server.key_lo, server.prefix, fresh, late, sum(tree.bytes for tree in mine)
+    for name, table in _each(engine):
+        for s in table.server_states():
+            yield name, s.server, s.key_lo, s.prefix, s.fresh_rows, s.late_rows, s.memory_bytes
 
 
 def _streams(engine: Engine) -> Rows:
-    for table in _owned(engine, "streams"):
-        last = {one.stream: (one, True) for one in table.engine.catalog.streams(table.record.id)}
-        for view in table.publisher.version.trees:
-            for one in list(view.tree.deliveries):
-                if isinstance(one, StreamBatchRecord) and (one.stream not in last or one.batch > last[one.stream][0].batch):
-                    last[one.stream] = one, False
-        for stream, (one, flushed) in sorted(last.items()):
-            yield table.spec.name, stream, one.batch, one.rows, flushed
+    for name, table in _each(engine):
+        for s in table.stream_states():
+            yield name, s.stream, s.batch, s.rows, s.flushed
 
 
 def _metrics(engine: Engine) -> Rows:

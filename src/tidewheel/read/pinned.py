@@ -1,0 +1,55 @@
+"""Tables of this process pinned at versions: one table, or several at versions that were current at one moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tidewheel.errors import LimitError
+from tidewheel.index.version import Version
+from tidewheel.model.pieces import ROWS
+from tidewheel.model.query import Query
+from tidewheel.model.schema import TableSpec
+from tidewheel.read.coordinator import Coordinator
+from tidewheel.read.local_result import LocalResult
+
+PATIENCE = 5.0
+"""Seconds in which a moment must come when no table changes between two looks at all of them. A look takes less than any insert does."""
+
+
+class PinnedVersion:
+    """A version of a table. It holds what it points to, and has the same rows however often it is asked."""
+
+    def __init__(self, coordinator: Coordinator, version: Version) -> None:
+        self.spec: TableSpec = coordinator.spec
+        self.generation = version.generation
+        self.version = version
+        self._coordinator = coordinator
+
+    @property
+    def about(self) -> int:
+        """Rows, without a look at those that were replaced."""
+        chunks = self.version.chunks
+        return int(chunks.matrix[: chunks.count, ROWS].sum()) + sum(tree.rows for tree in self.version.trees)
+
+    def query(self, query: Query) -> LocalResult:
+        return LocalResult(self._coordinator, self.version, query)
+
+    def query_at(self, version: Version, query: Query) -> LocalResult:
+        """The same of another version of the table."""
+        return LocalResult(self._coordinator, version, query)
+
+
+def at_one_moment(look: Callable[[], list[Version]]) -> list[Version]:
+    """The versions of some tables, all as they were at one moment: whoever inserts into one and then into another is never seen the other
+    way round. Two looks that see the same have a moment between them when all was so."""
+    give_up = time.monotonic() + PATIENCE
+    before = look()
+    while len(before) > 1:
+        after = look()
+        if all(a is b for a, b in zip(before, after, strict=True)):
+            break
+        if time.monotonic() > give_up:
+            raise LimitError("the tables change so fast that no moment was found to read them all at; ask again")
+        before = after
+    return before
