@@ -342,3 +342,28 @@ def test_dictionary_columns(wh: tw.Warehouse) -> None:
     wh.sql("INSERT INTO t SELECT id + 10, ts, kind FROM t")
     assert [row[2] for row in sorted(rows_of(wh, "t"))] == ["a", None, "b"] * 2
     assert isinstance(wh.table("t").key, ColumnKey)
+
+
+# ---- EXPLAIN ------------------------------------------------------------------------------------------------
+
+
+def test_explain_analyze_runs_when_it_is_read_and_can_be_cancelled(wh: tw.Warehouse) -> None:
+    wh.sql(TAXI)
+    wh.sql("INSERT INTO taxi (plate, ts) SELECT i, '2026-01-01' FROM range(1000) q(i)")
+    result = wh.sql("EXPLAIN ANALYZE SELECT sum(a.plate + b.plate + c.plate + d.plate) FROM taxi a, taxi b, taxi c, taxi d")
+    timer = threading.Timer(0.2, result.cancel)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(tw.CancelledError):
+        result.to_arrow()
+    timer.join()
+    with pytest.raises(tw.CancelledError):
+        result.to_arrow()
+    assert time.monotonic() - began < 5
+    short = wh.sql("/* a /* plan */ */ EXPLAIN -- and its cost\nANALYZE SELECT count(plate) FROM taxi")
+    assert [row["explain_key"] for row in short.to_pylist()] == ["tidewheel: taxi", "duckdb"] and short.to_pylist() == short.to_pylist()
+    assert len(short) == 2 and "explain_key" in repr(short)
+    with pytest.raises(tw.LimitError, match="timeout"):
+        wh.sql(
+            "EXPLAIN ANALYZE SELECT sum(a.plate + b.plate + c.plate + d.plate) FROM taxi a, taxi b, taxi c, taxi d", timeout=0.1
+        ).to_arrow()

@@ -30,6 +30,7 @@ class Asked:
     statement: str
     cancel: Callable[[], None] | None
     """None when it has ended: what it held is let go of."""
+    thread: int = field(default_factory=threading.get_ident)
     started: float = field(default_factory=time.time)
     began: float = field(default_factory=time.perf_counter)
     state: str = "running"
@@ -98,6 +99,14 @@ class Queries:
         if number in known:
             return False
         raise NotFoundError(f"there is no statement {number!r} in this process; SELECT id, statement FROM system.queries lists them")
+
+    def cancel_in(self, thread: int | None) -> None:
+        """End what a thread runs just now, if that is something."""
+        with self._lock:
+            mine = [asked.cancel for asked in self._running.values() if asked.thread == thread]
+        for cancel in mine:
+            if cancel is not None:
+                cancel()
 
 
 queries = Queries()

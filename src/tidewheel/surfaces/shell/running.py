@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from tidewheel.read.result import Result
+from tidewheel.sql.queries import queries
 
 T = TypeVar("T")
 
@@ -18,7 +19,7 @@ _AGAIN = 0.1
 """Seconds until a statement that did not hear that it is cancelled is told again."""
 
 _PATIENCE = 20
-"""So many times, before the user is told of it. There is nothing to cancel yet while a statement is planned, or EXPLAIN ANALYZE runs."""
+"""So many times, before the user is told of it. There is nothing to cancel yet while a statement is planned."""
 
 
 def cancellable(ask: Callable[[], Result], read: Callable[[Result], T]) -> tuple[Result, T]:
@@ -67,6 +68,8 @@ class _Run(threading.Thread, Generic[T]):
     def cancel(self) -> None:
         if self._result is not None:
             self._result.cancel()
+        else:  # an INSERT reads its rows before there is a result
+            queries.cancel_in(self.ident)
 
     def outcome(self) -> tuple[Result, T]:
         error, self._error = self._error, None
