@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,11 +38,12 @@ class Question:
     key: tuple[int, int]
     seconds: int
     start: int | None
+    totals: bool = False
 
     def ask(self, newest: int) -> Ask:
         if self.start is None:
-            return Ask(self.key, (newest - self.seconds * 1_000_000, newest))
-        return Ask(self.key, (self.start, self.start + self.seconds * 1_000_000))
+            return Ask(self.key, (newest - self.seconds * 1_000_000, newest), self.totals)
+        return Ask(self.key, (self.start, self.start + self.seconds * 1_000_000), self.totals)
 
 
 @dataclass
@@ -60,36 +61,75 @@ class Measured:
         self.seconds.setdefault(question.cell, []).append(time.perf_counter() - start)
         self.answers.append((ask, answer))
 
+    def forget(self) -> None:
+        """What was measured; the system and its rows stay."""
+        self.seconds, self.answers = {}, []
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a table of cells comes to: against the better peer in each cell."""
+
+    figures: dict[str, object]
+    worst: float | None
+    mean: float | None
+
 
 def run(options: Options, report: Report) -> None:
     report.title("grid")
-    rounds = options.repetitions or (2 if options.quick else 5)
+    stream, rounds = stream_of(options)
+    report.note(said_of(stream, options, rounds))
+    with loaded(_systems(options), stream, options, report) as measured:
+        measure(measured, stream, questions(stream, rounds * PER_ROUND), rounds)
+    shown = show(report, measured, "milliseconds: median (p99)")
+    figures = shown.figures | {"data": stream.history.origin, "rounds": rounds, "queries_per_cell": rounds * PER_ROUND}
+    report.finish(
+        "grid",
+        figures,
+        [
+            Bar("grid, worst cell ÷ better peer", shown.worst, WORST_CELL, ">=", "×"),
+            Bar("grid, geometric mean ÷ better peer", shown.mean, GEOMETRIC_MEAN, ">=", "×"),
+        ],
+    )
+
+
+def stream_of(options: Options) -> tuple[Stream, int]:
+    """The rows that all systems get, and how many rounds they are asked."""
     rows = data.load(options.data, 2_000_000 if options.quick else data.TDRIVE_ROWS)
-    stream = Stream(rows)
-    questions = _questions(stream, rounds * PER_ROUND)
-    report.note(
-        f"{rows.origin}, re-stamped to {data.RATE:,} rows a second: {len(rows) / data.RATE:.0f} s of stream, so 5 min is most of it"
-        f"{' (cut to 80 % of it by --quick)' if options.quick else ''}. {rounds} rounds × {PER_ROUND} queries per cell and system, "
-        "systems interleaved by round, the same random positions for all; 12 uncounted queries at the start of each round, pauses of "
+    return Stream(rows), options.repetitions or (2 if options.quick else 5)
+
+
+def said_of(stream: Stream, options: Options, rounds: int) -> str:
+    return (
+        f"{stream.history.origin}, re-stamped to {data.RATE:,} rows a second: {stream.loaded / data.RATE:.0f} s of stream, so 5 min is "
+        f"most of it{' (cut to 80 % of it by --quick)' if options.quick else ''}. {rounds} rounds × {PER_ROUND} queries per cell and "
+        "system, systems interleaved by round, the same random positions for all; 12 uncounted queries at the start of each round, pauses of "
         "0–30 ms between queries, then 2 ms of being busy. Live batches of 5,000 rows arrive ten times a second in the system being "
         "measured. Every answer (count and sum of each column) is checked against NumPy."
     )
+
+
+@contextmanager
+def loaded(systems: list[System], stream: Stream, options: Options, report: Report) -> Iterator[list[Measured]]:
+    """The systems, with the history in them."""
     with ExitStack() as stack:
-        measured = [_load(system, stream, options, stack) for system in _systems(options)]
+        measured = [_load(system, stream, options, stack) for system in systems]
         for one in measured:
             report.note(f"{one.system.name}: {one.system.layout}; loaded in {one.load_seconds:.1f} s")
-        fixed = _questions(stream, 2, seed=99)
-        for one in measured:
-            _check(one.system, stream, ((q.ask(one.feeder.newest), None) for q in fixed))
-        time.sleep(1.0)
-        for number in range(rounds):
-            for one in measured[number % len(measured) :] + measured[: number % len(measured)]:
-                _round(one, questions, number)
-        for one in measured:
-            _check(one.system, stream, one.answers)
-    figures, bars = _show(report, measured)
-    figures |= {"data": rows.origin, "rounds": rounds, "queries_per_cell": rounds * PER_ROUND}
-    report.finish("grid", figures, bars)
+        yield measured
+
+
+def measure(measured: list[Measured], stream: Stream, asked: list[Question], rounds: int) -> None:
+    """Ask all systems in turn, and check every answer."""
+    some = asked[:: max(1, len(asked) // 24)]
+    for one in measured:
+        _check(one.system, stream, ((question.ask(one.feeder.newest), None) for question in some))
+    time.sleep(1.0)
+    for number in range(rounds):
+        for one in measured[number % len(measured) :] + measured[: number % len(measured)]:
+            _round(one, asked, number)
+    for one in measured:
+        _check(one.system, stream, one.answers)
 
 
 def _systems(options: Options) -> list[System]:
@@ -106,12 +146,12 @@ def _load(system: System, stream: Stream, options: Options, stack: ExitStack) ->
     return Measured(system, Feeder(system, stream), load_seconds=time.perf_counter() - start)
 
 
-def _questions(stream: Stream, each: int, seed: int = 7) -> list[Question]:
+def questions(stream: Stream, each: int, seed: int = 7) -> list[Question]:
     """`each` random positions for every cell. Key ranges are cut by quantiles, so that they hold about the same share of the rows."""
     random = np.random.default_rng(seed)
     keys = np.sort(stream.history.z)
     length = stream.loaded / data.RATE
-    questions = []
+    made = []
     for share in SELECTIVITIES:
         for name, wanted in WINDOWS:
             seconds = min(wanted, int(0.8 * length))
@@ -119,14 +159,14 @@ def _questions(stream: Stream, each: int, seed: int = 7) -> list[Question]:
                 first = int(random.integers(0, int(len(keys) * (1 - share))))
                 key = (int(keys[first]), int(keys[min(len(keys) - 1, first + int(share * len(keys)))]))
                 start = data.BASE + int(random.integers(0, int((length - seconds) * 1e6))) if name.startswith("historical") else None
-                questions.append(Question((share, name), key, seconds, start))
-    return questions
+                made.append(Question((share, name), key, seconds, start))
+    return made
 
 
-def _round(one: Measured, questions: list[Question], number: int) -> None:
+def _round(one: Measured, asked: list[Question], number: int) -> None:
     """The questions of one round under a live stream, after an uncounted one of each cell."""
-    each = len(questions) // (len(SELECTIVITIES) * len(WINDOWS))
-    mine = [q for i, q in enumerate(questions) if i % each // PER_ROUND == number]
+    each = len(asked) // (len(SELECTIVITIES) * len(WINDOWS))
+    mine = [q for i, q in enumerate(asked) if i % each // PER_ROUND == number]
     with one.feeder:
         for question in mine[::PER_ROUND]:
             read(one.system.query(question.ask(one.feeder.newest)))
@@ -147,7 +187,7 @@ def _check(system: System, stream: Stream, asked: Iterable[tuple[Ask, tuple[floa
             raise AssertionError(f"{system.name} answers {got} to {ask}, right is {wanted}")
 
 
-def _show(report: Report, measured: list[Measured]) -> tuple[dict[str, object], list[Bar]]:
+def show(report: Report, measured: list[Measured], title: str) -> Shown:
     cells = [(share, name) for share in SELECTIVITIES for name, _ in WINDOWS]
     names = [one.system.name for one in measured]
     peers = [name for name in names if name != "tidewheel"]
@@ -165,7 +205,7 @@ def _show(report: Report, measured: list[Measured]) -> tuple[dict[str, object], 
         rows.append([f"{cell[0]:.0%}", cell[1], *figures, *(f"{r[cell]:.1f}×" if r else "" for r in (ratios, live_ratios))])
     means = [f"{_geometric(median[name].values()):.2f}" for name in names]
     rows.append(["", "geometric mean", *means, *(f"{_geometric(r.values()):.1f}×" if r else "" for r in (ratios, live_ratios))])
-    report.table("milliseconds: median (p99)", ["keys", "time", *names, "÷ better peer", "÷ better, none rewritten"], rows, left=2)
+    report.table(title, ["keys", "time", *names, "÷ better peer", "÷ better, none rewritten"], rows, left=2)
     for one in measured:
         busy = one.feeder.busy / max(1, one.feeder.batches) * 1e3
         report.note(f"{one.system.name}: {one.feeder.rate:,.0f} live rows/s went in, {busy:.1f} ms per batch of 5,000")
@@ -184,10 +224,7 @@ def _show(report: Report, measured: list[Measured]) -> tuple[dict[str, object], 
             for c in cells
         ],
     }
-    return result, [
-        Bar("grid, worst cell ÷ better peer", min(ratios.values()) if ratios else None, WORST_CELL, ">=", "×"),
-        Bar("grid, geometric mean ÷ better peer", _geometric(ratios.values()) if ratios else None, GEOMETRIC_MEAN, ">=", "×"),
-    ]
+    return Shown(result, min(ratios.values()) if ratios else None, _geometric(ratios.values()) if ratios else None)
 
 
 def _geometric(values: Iterable[float]) -> float:

@@ -29,10 +29,11 @@ COLUMNS = ", ".join(data.SCHEMA.names)
 
 @dataclass(frozen=True)
 class Ask:
-    """A query: key range × time range, both ends included. `None` means open."""
+    """A query: key range × time range, both ends included. `None` means open. `totals`: not the rows, but what they come to (SQL only)."""
 
     key: tuple[int, int] | None = None
     time: tuple[int, int] | None = None
+    totals: bool = False
 
 
 class System(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks import data
 from benchmarks.peers import Ask, System
@@ -47,7 +48,11 @@ class Stream:
             hit = np.flatnonzero((rows.z >= ask.key[0]) & (rows.z <= ask.key[1]))
             found = data.Rows(rows.z[hit], rows.ts[hit], rows.taxi[hit], rows.lon[hit], rows.lat[hit], "")
             tables.append(found.batch())
-        return read(pa.Table.from_batches(tables, schema=data.SCHEMA))
+        table = pa.Table.from_batches(tables, schema=data.SCHEMA)
+        if not ask.totals:
+            return read(table)
+        last = pc.max(table["ts"].cast(pa.int64())).as_py()
+        return (1, len(table), pc.sum(table["taxi"]).as_py(), last, pc.mean(table["lon"]).as_py(), pc.mean(table["lat"]).as_py())
 
     def _pieces(self, first: int, end: int) -> Iterator[data.Rows]:
         while first < end:

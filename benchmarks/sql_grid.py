@@ -1,0 +1,74 @@
+"""The query grid asked in SQL: wh.sql beside DuckDB's own tables, while 50,000 rows a second arrive; every returned value is read.
+
+Two statements for each cell: one for the rows, which wh.sql reads itself (DuckDB only parses it), and one for an aggregate of them, which
+DuckDB runs over our scan. Each has new literals every time, and the same text for all systems.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from benchmarks import grid
+from benchmarks.peers import COLUMNS, Ask, DuckDB, System, Tidewheel
+from benchmarks.report import Bar, Options, Report
+
+GEOMETRIC_MEAN = 4.0
+EPOCH = dt.datetime(1970, 1, 1)
+TOTALS = "count(*) AS n, sum(taxi)::BIGINT AS taxi, max(ts) AS last, avg(lon) AS lon, avg(lat) AS lat"
+
+
+def statement(ask: Ask) -> str:
+    assert ask.key is not None and ask.time is not None
+    what = TOTALS if ask.totals else COLUMNS
+    since, until = (
+        f"TIMESTAMP '{dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None) + dt.timedelta(microseconds=t)}'" for t in ask.time
+    )
+    return f"SELECT {what} FROM taxi WHERE z BETWEEN {ask.key[0]} AND {ask.key[1]} AND ts BETWEEN {since} AND {until}"
+
+
+@dataclass
+class SqlTidewheel(Tidewheel):
+    def query(self, ask: Ask) -> pa.Table:
+        return self.warehouse.sql(statement(ask)).to_arrow()
+
+
+@dataclass
+class SqlDuckDB(DuckDB):
+    def query(self, ask: Ask) -> pa.Table:
+        return self.connection.sql(statement(ask)).to_arrow_table()
+
+
+def run(options: Options, report: Report) -> None:
+    report.title("sql_grid")
+    stream, rounds = grid.stream_of(options)
+    report.note(grid.said_of(stream, options, rounds) + " The same statements with new literals for all systems.")
+    rows = grid.questions(stream, rounds * grid.PER_ROUND)
+    totals = [replace(question, totals=True) for question in rows]
+    systems: list[System] = [one for one in (SqlTidewheel(), SqlDuckDB(), SqlDuckDB(as_it_came=True)) if options.wants(one.name.split()[0])]
+    figures: dict[str, object] = {"data": stream.history.origin, "rounds": rounds, "queries_per_cell": rounds * grid.PER_ROUND}
+    means: dict[str, float | None] = {}
+    with grid.loaded(systems, stream, options, report) as measured:
+        for what, questions in (("rows, read directly", rows), ("aggregates, run by DuckDB over our scan", totals)):
+            grid.measure(measured, stream, questions, rounds)
+            shown = grid.show(report, measured, f"{what}; milliseconds: median (p99)")
+            figures[what] = shown.figures
+            means[what] = shown.mean
+            for one in measured:
+                one.forget()
+        _say_how(systems, report, stream.newest(0))
+    bars = [Bar(f"sql_grid, {what}: geometric mean ÷ better DuckDB", mean, GEOMETRIC_MEAN, ">=", "×") for what, mean in means.items()]
+    report.finish("sql_grid", figures, bars)
+
+
+def _say_how(systems: list[System], report: Report, newest: int) -> None:
+    """Which way each kind of statement was answered, seen by the result's own type."""
+    ours = next((one for one in systems if isinstance(one, SqlTidewheel)), None)
+    if ours is None:
+        return
+    for totals in (False, True):
+        result = ours.warehouse.sql(statement(Ask((0, 1 << 40), (newest - 1_000_000, newest), totals)))
+        result.to_arrow()
+        report.note(f"{'aggregates' if totals else 'rows'}: {type(result).__name__}; {result.stats}")
