@@ -103,8 +103,8 @@ def said_of(stream: Stream, options: Options, rounds: int) -> str:
     return (
         f"{stream.history.origin}, re-stamped to {data.RATE:,} rows a second: {stream.loaded / data.RATE:.0f} s of stream, so 5 min is "
         f"most of it{' (cut to 80 % of it by --quick)' if options.quick else ''}. {rounds} rounds × {PER_ROUND} queries per cell and "
-        "system, systems interleaved by round, the same random positions for all; 12 uncounted queries at the start of each round, pauses of "
-        "0–30 ms between queries, then 2 ms of being busy. Live batches of 5,000 rows arrive ten times a second in the system being "
+        "system, systems interleaved by round, the same random positions for all; 12 uncounted queries at the start of each round, pauses "
+        "of 0–30 ms between queries, then 2 ms of being busy. Live batches of 5,000 rows arrive ten times a second in the system being "
         "measured. Every answer (count and sum of each column) is checked against NumPy."
     )
 
