@@ -86,6 +86,20 @@ def test_regions_of_a_table(tmp_path: Path) -> None:
         assert regions_of(table.query(limit=0, key=(-2, -1)).plan, result.plan)[0].read, "one that came in between is there too"
 
 
+def test_runs_of_one_large_batch(tmp_path: Path) -> None:
+    """A large batch is several runs of one name."""
+    rows = 200_000
+    data = pa.table({"k": pa.array(range(rows)), "ts": pa.array(range(rows), pa.timestamp("us"))})
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("t", data.schema, time="ts", key="k")
+        table.insert(data)
+        result = table.query(time=(0, 10))
+        found = regions_of(table.query().plan, result.plan)
+        assert len(found) == result.stats.regions_considered > 1
+        assert min(r.time[0] for r in found) == 0 and max(r.time[1] for r in found) == rows - 1
+        assert [r.time[0] for r in found if r.read] == [0]
+
+
 # ---- the drawing --------------------------------------------------------------------------------------------
 
 

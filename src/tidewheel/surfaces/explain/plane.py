@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.model.query import Plan, Subquery
@@ -56,14 +56,22 @@ class Plane:
 
 def regions_of(everything: Plan, plan: Plan) -> list[Region]:
     """All regions of a table, from the plan of a query without bounds and from that of the query."""
-    read = {(sub.place, sub.name): sub for sub in plan.subqueries}
-    found: dict[tuple[str, str], Region] = {}
+    read: dict[Hashable, list[Subquery]] = {}
+    for sub in plan.subqueries:
+        read.setdefault(_which(sub), []).append(sub)
+    found = []
     for sub in everything.subqueries:
-        mine = read.get((sub.place, sub.name))
-        found[sub.place, sub.name] = _region(sub, mine is not None, sub.rows if mine is None else mine.rows)
-    for name, sub in read.items():  # a tree that grew in between, or became a chunk
-        found.setdefault(name, _region(sub, True, sub.rows))
-    return list(found.values())
+        alike = read.get(_which(sub), [])  # runs of one batch differ only in their times
+        mine = next((one for one in alike if sub.time[0] <= one.time[0] and one.time[1] <= sub.time[1]), None)
+        if mine is not None:
+            alike.remove(mine)
+        found.append(_region(sub, mine is not None, sub.rows if mine is None else mine.rows))
+    grown = [_region(sub, True, sub.rows) for left in read.values() for sub in left]  # trees that grew in between, or became chunks
+    return found + grown
+
+
+def _which(sub: Subquery) -> Hashable:
+    return sub.place, sub.name, sub.key
 
 
 def _region(sub: Subquery, read: bool, rows: int) -> Region:
