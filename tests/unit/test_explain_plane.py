@@ -87,12 +87,12 @@ def test_regions_of_a_table(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_large_batch(tmp_path: Path) -> None:
-    """A large batch is several runs of one name."""
-    rows = 200_000
+    """A batch that comes in several parts is several runs of one name."""
+    rows = 20_000
     data = pa.table({"k": pa.array(range(rows)), "ts": pa.array(range(rows), pa.timestamp("us"))})
     with tw.open(tmp_path / "wh") as wh:
         table = wh.create_table("t", data.schema, time="ts", key="k")
-        table.insert(data)
+        table.insert(pa.concat_tables(data.slice(at, 5_000) for at in range(0, rows, 5_000)))
         result = table.query(time=(0, 10))
         found = regions_of(table.query().plan, result.plan)
         assert len(found) == result.stats.regions_considered > 1
