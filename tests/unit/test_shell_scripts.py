@@ -61,7 +61,8 @@ def completed(words: list[str]) -> list[str]:
         ("tidewheel completion z", ["zsh"]),
         ("tidewheel torture --durability f", ["fsync"]),
         ("tidewheel create taxi --from ", []),
-        ("tidewheel create taxi --from --i", []),
+        ("tidewheel create taxi --from x --i", ["--if-exists"]),
+        ("tidewheel status --watch --f", ["--format"]),
         ("tidewheel dance --", ["--help", "--debug", "--version"]),
     ],
 )

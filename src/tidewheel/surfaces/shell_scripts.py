@@ -27,6 +27,8 @@ class Argument:
     help: str
     metavar: str
     repeats: bool
+    optional: bool
+    """It may stand without its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def _arguments(parser: argparse.ArgumentParser) -> tuple[Argument, ...]:
         words = tuple(str(choice) for choice in action.choices or ())
         told = re.sub(r"%\(?.*?\)?s", "", action.help or "").replace("%%", "%").replace("\n", " ")
         repeats = isinstance(action, argparse._AppendAction)
-        found.append(Argument(tuple(action.option_strings), takes, words, told, metavar, repeats))
+        found.append(Argument(tuple(action.option_strings), takes, words, told, metavar, repeats, action.nargs == "?"))
     return tuple(found)
 
 
@@ -90,6 +92,7 @@ def bash(program: str, commands: list[Command]) -> str:
         f"        case ${{COMP_WORDS[i]}} in {'|'.join(names)}) command=${{COMP_WORDS[i]}}; break ;; esac",
         "    done",
         "    COMPREPLY=()",
+        "    [[ $cur == -* ]] && prev=  # a flag, and no value of the one before",
         '    case "$command $prev" in',
     ]
     for command in commands:
@@ -155,7 +158,7 @@ def zsh(program: str, commands: list[Command]) -> str:
 def _zsh_specs(flag: Argument) -> Iterable[str]:
     for name in flag.names:
         told = re.sub(r"([\[\]:\\])", r"\\\1", flag.help)
-        value = "" if flag.takes == NOTHING else f":{_plain(flag.metavar)}:{_zsh_values(flag)}"
+        value = "" if flag.takes == NOTHING else f"{':' * flag.optional}:{_plain(flag.metavar)}:{_zsh_values(flag)}"
         yield _single(f"{'*' if flag.repeats else ''}{name}[{told}]{value}")
 
 
