@@ -176,6 +176,17 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """As `tidewheel … | head -1`: the pipe is closed before anything is printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidewheel.surfaces.cli", "completion", "zsh"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stderr is not None
+    with process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(30) == 0
+
+
 def test_it_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "tidewheel.surfaces.cli", "demo", "--seconds", "x"], capture_output=True, text=True)
     assert done.returncode == 2

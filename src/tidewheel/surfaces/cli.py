@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 
@@ -54,14 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return _COMMANDS[options.command][1](options)
+        code = _COMMANDS[options.command][1](options)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("tidewheel: interrupted", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever reads it has enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (TidewheelError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():  # it has enough, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         if getattr(options, "debug", False):
             raise
         print(f"tidewheel: {_one_line(error)}", file=sys.stderr)
@@ -88,6 +91,13 @@ def make_parser() -> Parser:
     for name, (add, _) in _COMMANDS.items():
         add(commands, [shared] if name in _WITHOUT_WAREHOUSE else [shared, which()])
     return parser
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads what this process prints any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _version() -> str:

@@ -13,6 +13,7 @@ from tidewheel.surfaces.arguments import Commands, examples, name_list
 if TYPE_CHECKING:
     from tidewheel.model.schema import TableSpec
     from tidewheel.spark.sources.new_table import NewTable
+    from tidewheel.spark.sources.sample import Sample
 
 
 def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
@@ -152,7 +153,7 @@ def _define(options: argparse.Namespace) -> NewTable:
     return from_columns(wishes, list(types.items()))
 
 
-def _sample(options: argparse.Namespace) -> Any:
+def _sample(options: argparse.Namespace) -> Sample:
     from tidewheel.spark.sources.file_rows import Broken
     from tidewheel.spark.sources.rules import FILES, Rules
     from tidewheel.spark.sources.sample import Sample

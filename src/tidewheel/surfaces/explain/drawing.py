@@ -26,7 +26,7 @@ def draw(plane: Plane, keys: tuple[str, str], times: tuple[str, str], names: tup
     margin = max(len(keys[0]), len(keys[1]), len(names[0]))
     out = Text(no_wrap=True)
     out.append(f"{names[0]:>{margin}}\n", "cyan")
-    rows = plane.cells[::-1]
+    rows = plane.cells[::-1].tolist()
     for number, row in enumerate(rows):
         label = keys[1] if number == 0 else keys[0] if number == len(rows) - 1 else ""
         out.append(f"{label:>{margin}} {left}")

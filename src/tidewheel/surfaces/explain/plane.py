@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from tidewheel.model.query import Plan, Subquery
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
@@ -12,6 +15,7 @@ PRUNED, READ, ASKED = 1, 2, 4
 """What a cell has, as bits: a region that is not read, one that is, a part of the query."""
 
 Interval = tuple[int, int]
+Cells = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,10 @@ class Axis:
         """The cell of a code; those outside have the outermost."""
         return min(max((code - self.lo) * self.cells // (self.hi - self.lo + 1), 0), self.cells - 1)
 
-    def span(self, interval: Interval) -> range:
+    def span(self, interval: Interval) -> slice:
         """The cells that an interval touches; none if it lies outside."""
         lo, hi = interval
-        return range(self.cell(lo), self.cell(hi) + 1) if lo <= hi and lo <= self.hi and hi >= self.lo else range(0)
+        return slice(self.cell(lo), self.cell(hi) + 1) if lo <= hi and lo <= self.hi and hi >= self.lo else slice(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Plane:
 
     key: Axis
     time: Axis
-    cells: list[bytearray]
+    cells: Cells
 
 
 def regions_of(everything: Plan, plan: Plan) -> list[Region]:
@@ -82,19 +86,12 @@ def plane(regions: Sequence[Region], keys: Sequence[Interval], time: Interval, w
     """The plane that all regions, and as much of the query as fits beside them, lie in."""
     key_axis = _axis([r.key for r in regions], keys, height)
     time_axis = _axis([r.time for r in regions], [time], width)
-    cells = [bytearray(width) for _ in range(height)]
+    cells = np.zeros((height, width), np.uint8)
     for region in regions:
-        _fill(cells, key_axis.span(region.key), time_axis.span(region.time), READ if region.read else PRUNED)
+        cells[key_axis.span(region.key), time_axis.span(region.time)] |= READ if region.read else PRUNED
     for key in keys:
-        _fill(cells, key_axis.span(key), time_axis.span(time), ASKED)
+        cells[key_axis.span(key), time_axis.span(time)] |= ASKED
     return Plane(key_axis, time_axis, cells)
-
-
-def _fill(cells: list[bytearray], rows: range, columns: range, bit: int) -> None:
-    for row in rows:
-        line = cells[row]
-        for column in columns:
-            line[column] |= bit
 
 
 def _axis(there: Iterable[Interval], asked: Sequence[Interval], cells: int) -> Axis:

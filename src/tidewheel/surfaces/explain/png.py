@@ -6,8 +6,10 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from tidewheel.surfaces.explain.drawing import kind
-from tidewheel.surfaces.explain.plane import Interval, Plane, Region
+from tidewheel.surfaces.explain.plane import Cells, Interval, Plane, Region
 
 WIDTH, HEIGHT = 960, 540
 _LEFT, _TOP, _BELOW, _RIGHT = 24, 40, 56, 24
@@ -38,13 +40,13 @@ def inner_size(width: int = WIDTH, height: int = HEIGHT) -> tuple[int, int]:
 def paint(plane: Plane, regions: Sequence[Region], keys: Sequence[Interval], time: Interval, texts: Sequence[str]) -> bytes:
     """The file's bytes. `texts`: the title, the ends of the key axis (low, high) and of the time axis (first, last)."""
     width, height = plane.time.cells + _LEFT + _RIGHT, plane.key.cells + _TOP + _BELOW
-    pixels = [bytearray(width) for _ in range(height)]
-    for row, cells in enumerate(reversed(plane.cells)):
-        pixels[_TOP + row][_LEFT : _LEFT + len(cells)] = bytes(_NUMBER[kind(cell)] for cell in cells)
+    pixels = np.zeros((height, width), np.uint8)
+    inside = pixels[_TOP : _TOP + plane.key.cells, _LEFT : _LEFT + plane.time.cells]
+    inside[:] = np.array([_NUMBER[kind(cell)] for cell in range(8)], np.uint8)[plane.cells[::-1]]
     for region in regions:
-        _outline(pixels, plane, region.key, region.time, _NUMBER["edge"])
+        _outline(inside, plane, region.key, region.time, _NUMBER["edge"])
     for key in keys:
-        _outline(pixels, plane, key, time, _NUMBER["query"])
+        _outline(inside, plane, key, time, _NUMBER["query"])
     title, low, high, first, last = texts
     bottom = _TOP + plane.key.cells
     _write(pixels, title, _LEFT, 8)
@@ -53,14 +55,13 @@ def paint(plane: Plane, regions: Sequence[Region], keys: Sequence[Interval], tim
     _write(pixels, last, width - _RIGHT - _length(last), bottom + 8)
     at = _LEFT
     for name, meaning in (("hit", "READ, IN THE QUERY"), ("read", "READ"), ("pruned", "PRUNED"), ("asked", "QUERY, NO REGION")):
-        for row in range(bottom + 30, bottom + 40):
-            pixels[row][at : at + 10] = bytes([_NUMBER[name]]) * 10
+        pixels[bottom + 30 : bottom + 40, at : at + 10] = _NUMBER[name]
         _write(pixels, meaning, at + 16, bottom + 30)
         at += 16 + _length(meaning) + 24
-    return encode(pixels, list(_COLOURS.values()))
+    return encode([row.tobytes() for row in pixels], list(_COLOURS.values()))
 
 
-def encode(pixels: Sequence[bytes | bytearray], palette: Sequence[tuple[int, int, int]]) -> bytes:
+def encode(pixels: Sequence[bytes], palette: Sequence[tuple[int, int, int]]) -> bytes:
     """Rows of palette numbers as a PNG file."""
 
     def block(name: bytes, data: bytes) -> bytes:
@@ -73,27 +74,20 @@ def encode(pixels: Sequence[bytes | bytearray], palette: Sequence[tuple[int, int
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def _outline(pixels: list[bytearray], plane: Plane, key: Interval, time: Interval, colour: int) -> None:
-    rows, columns = plane.key.span(key), plane.time.span(time)
-    if not rows or not columns:
-        return
-    bottom = _TOP + plane.key.cells - 1
-    x0, x1 = _LEFT + columns[0], _LEFT + columns[-1]
-    for y in (bottom - rows[0], bottom - rows[-1]):
-        pixels[y][x0 : x1 + 1] = bytes([colour]) * (x1 + 1 - x0)
-    for row in rows:
-        pixels[bottom - row][x0] = pixels[bottom - row][x1] = colour
+def _outline(inside: Cells, plane: Plane, key: Interval, time: Interval, colour: int) -> None:
+    box = inside[::-1][plane.key.span(key), plane.time.span(time)]
+    if box.size:
+        box[0] = box[-1] = colour
+        box[:, 0] = box[:, -1] = colour
 
 
-def _write(pixels: list[bytearray], text: str, x: int, y: int) -> None:
+def _write(pixels: Cells, text: str, x: int, y: int) -> None:
     for letter in text.upper():
         for row, digit in enumerate(_GLYPHS.get(letter, "00000")):
             for column in range(3):
                 if int(digit) >> (2 - column) & 1:
-                    for down in range(_DOT):
-                        start = x + column * _DOT
-                        if start + _DOT <= len(pixels[0]):
-                            pixels[y + row * _DOT + down][start : start + _DOT] = bytes([_NUMBER["ink"]]) * _DOT
+                    down, right = y + row * _DOT, x + column * _DOT
+                    pixels[down : down + _DOT, right : right + _DOT] = _NUMBER["ink"]  # what is too long is cut
         x += 4 * _DOT
 
 
