@@ -218,6 +218,9 @@ def test_every_format_of_a_sample_gives_the_same_table(
     for path in samples.values():
         assert create(tmp_path, "--from", str(path), "--key", "plate", "--dry-run") == 0
         shown.add(capsys.readouterr().out)
+    (tmp_path / "log").write_text(samples["jsonl"].read_text())
+    assert create(tmp_path, "--from", str(tmp_path / "log"), "--key", "plate", "--dry-run", "--payload", "json") == 0
+    shown.add(capsys.readouterr().out)
     assert len(shown) == 1 and not (tmp_path / "wh").exists()
     assert "plate  int64                  key\n  ts     timestamp[us, tz=UTC]  time\n  speed  double\n" in shown.pop()
 
@@ -284,6 +287,11 @@ def test_a_file_without_header_and_with_its_own_times(tmp_path: Path, capsys: py
         ([], 1, "which columns? Give a sample"),
         (["--from", "missing.csv"], 1, "there is no file missing.csv"),
         (["--from", "{tmp}"], 1, "is a folder"),
+        (["--from", "{tmp}/twice.csv", "--key", "a"], 1, "has two columns named 'a'"),
+        (["--from", "{tmp}/log", "--key", "plate"], 1, "its name says no format"),
+        (["--from", "{tmp}/log", "--key", "plate", "--payload", "jsonl"], 1, "payload is one of"),
+        (["--column", "k:int64", "--column", "at:int64", "--key", "k", "--time", "at"], 1, "say their unit too, as in --time 'at ms'"),
+        (["--descriptor", "missing.xml"], 1, "there is no file missing.xml"),
         (["--from", "{tmp}/some.csv", "--column", "sped:float", "--key", "plate"], 1, "has no column 'sped'. Did you mean 'speed'?"),
         (["--from", "{tmp}/some.csv", "--time", "tz", "--key", "plate"], 1, "has no column 'tz'. Did you mean 'ts'?"),
         (["--from", "{tmp}/some.csv", "--key", "plat"], 1, "Did you mean 'plate'?"),
@@ -299,6 +307,8 @@ def test_a_file_without_header_and_with_its_own_times(tmp_path: Path, capsys: py
 def test_errors(
     samples: dict[str, Path], tmp_path: Path, arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "twice.csv").write_text("a,a,ts\n1,2,2026-01-01\n")
+    (tmp_path / "log").write_text(samples["jsonl"].read_text())
     assert create(tmp_path, *(one.replace("{tmp}", str(tmp_path)) for one in arguments)) == code
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err and not (tmp_path / "wh").exists()

@@ -91,6 +91,8 @@ class Sample:
 
     @classmethod
     def _texts(cls, lines: pa.Array, names: Sequence[str], delimiter: str, rules: Rules, source: str) -> Sample:
+        if len(set(names)) < len(names):
+            raise InputError(f"{source} has two columns named {next(n for n in names if names.count(n) > 1)!r}")
         wanted = pa.schema([(name, pa.string()) for name in names])
         parsed = CsvPayload(wanted, names, delimiter, rules.nulls).parse(lines)
         table = pa.Table.from_batches([part.rows for part in parsed.parts], wanted)

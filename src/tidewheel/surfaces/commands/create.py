@@ -56,6 +56,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     )
     table.add_argument("--dry-run", action="store_true", help="show what would be made, and make nothing")
     records = parser.add_argument_group("the sample")
+    records.add_argument("--payload", metavar="FORMAT", help="what it is, if its name does not say it: json, csv, avro, arrow or parquet")
     records.add_argument("--delimiter", metavar="CHAR", help="between CSV fields (default: a comma)")
     records.add_argument("--names", type=name_list, metavar="A,B,…", help="the fields of a CSV file that has no header")
     records.add_argument(
@@ -121,6 +122,7 @@ def _next(options: argparse.Namespace, new: NewTable) -> str:
     if options.sample is None:
         return f"tidewheel ingest {options.table} -w {root} --from FOLDER"
     more = [f"--time-format {shlex.quote(new.time_format)}"] if new.time_format else []
+    more += [f"--payload {options.payload}"] if options.payload else []
     more += [f"--delimiter {shlex.quote(options.delimiter)}"] if options.delimiter else []
     more += [f"--columns {shlex.quote(','.join(options.names))}"] if options.names else []
     return " ".join([f"tidewheel ingest {options.table} -w {root} --from {shlex.quote(str(options.sample))} --once", *more])
@@ -142,7 +144,7 @@ def _define(options: argparse.Namespace) -> NewTable:
         from tidewheel.surfaces.new_table.descriptor import read_descriptor
 
         try:
-            text = options.descriptor.read_text(encoding="utf-8")
+            text = _file(options.descriptor).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise InputError(f"{options.descriptor} is not a record descriptor: it is no text") from None
         return from_descriptor(wishes, read_descriptor(text, str(options.descriptor)), types, str(options.descriptor))
@@ -158,17 +160,22 @@ def _sample(options: argparse.Namespace) -> Sample:
     from tidewheel.spark.sources.rules import FILES, Rules
     from tidewheel.spark.sources.sample import Sample
 
-    path = options.sample.expanduser()
-    if not path.is_file():
-        raise NotFoundError(f"there is no file {path}" if not path.exists() else f"{path} is a folder: give one of its files as a sample")
+    path = _file(options.sample)
     rules = Rules(
-        FILES, time_format=options.time_format, columns=tuple(options.names or ()), delimiter=options.delimiter or ",",
-        nulls=tuple(options.null or ("",)),
+        FILES, payload=options.payload or "", time_format=options.time_format, columns=tuple(options.names or ()),
+        delimiter=options.delimiter or ",", nulls=tuple(options.null or ("",)),
     )  # fmt: skip
     try:
         return Sample.of_file(str(path), None, rules)
     except Broken as e:
         raise InputError(f"{path} cannot be a sample: {e}") from e
+
+
+def _file(given: Path) -> Path:
+    path = given.expanduser()
+    if not path.is_file():
+        raise NotFoundError(f"{path} is a folder: give one of its files" if path.is_dir() else f"there is no file {path}")
+    return path
 
 
 def _column(text: str) -> tuple[str, str]:

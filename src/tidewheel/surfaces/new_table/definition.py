@@ -88,6 +88,8 @@ def from_descriptor(wishes: Wishes, descriptor: Descriptor, types: Mapping[str, 
 def _spec(wishes: Wishes, schema: pa.Schema) -> TableSpec:
     assert wishes.time is not None and wishes.key is not None
     time = time_of(wishes.time)
+    if isinstance(time, str) and time in schema.names and pa.types.is_integer(schema.field(time).type):
+        raise SchemaError(f"time column {time!r} of table {wishes.name!r} has whole numbers: say their unit too, as in --time '{time} ms'")
     partition = _partition(wishes, schema, time.column if isinstance(time, Epoch) else time)
     return make_spec(wishes.name, schema, time=time, key=key_of(wishes.key), partition=partition)
 
