@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -222,6 +223,8 @@ def test_every_format_of_a_sample_gives_the_same_table(
     assert create(tmp_path, "--from", str(tmp_path / "log"), "--key", "plate", "--dry-run", "--payload", "json") == 0
     shown.add(capsys.readouterr().out)
     assert len(shown) == 1 and not (tmp_path / "wh").exists()
+    assert create(tmp_path, "--from", str(tmp_path / "log"), "--key", "plate", "--payload", "json") == 0
+    assert "--from kafka://HOST:9092/TOPIC --payload json\n" in capsys.readouterr().out, "folders know files by their names"
     assert "plate  int64                  key\n  ts     timestamp[us, tz=UTC]  time\n  speed  double\n" in shown.pop()
 
 
@@ -278,7 +281,8 @@ def test_a_file_without_header_and_with_its_own_times(tmp_path: Path, capsys: py
     assert create(tmp_path, "--from", str(sample), *argv) == 0
     out = capsys.readouterr().out
     assert "ts     timestamp[us, tz=UTC]  time" in out and "n      int64" in out
-    assert "--once --time-format '%d/%m/%Y %H:%M:%S' --delimiter ';' --columns plate,ts,n" in out
+    assert "--once --time-format '%d/%m/%Y %H:%M:%S' --delimiter ';' --columns plate,ts,n --null -" in out
+    assert cli.make_parser().parse_args(shlex.split(out.partition("Next: tidewheel ")[2])).null == ["-"], "what is said can be typed"
 
 
 @pytest.mark.parametrize(

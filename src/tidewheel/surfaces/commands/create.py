@@ -116,16 +116,20 @@ def _counted(spec: TableSpec) -> bool:
 
 
 def _next(options: argparse.Namespace, new: NewTable) -> str:
-    root = shlex.quote(str(options.warehouse))
+    """The command that fills the table with records like those of the sample."""
     if options.dry_run:
         return "the same command without --dry-run"
+    words = ["tidewheel", "ingest", options.table, "-w", str(options.warehouse), "--from"]
     if options.sample is None:
-        return f"tidewheel ingest {options.table} -w {root} --from FOLDER"
-    more = [f"--time-format {shlex.quote(new.time_format)}"] if new.time_format else []
-    more += [f"--payload {options.payload}"] if options.payload else []
-    more += [f"--delimiter {shlex.quote(options.delimiter)}"] if options.delimiter else []
-    more += [f"--columns {shlex.quote(','.join(options.names))}"] if options.names else []
-    return " ".join([f"tidewheel ingest {options.table} -w {root} --from {shlex.quote(str(options.sample))} --once", *more])
+        return f"{shlex.join(words)} FOLDER"
+    if options.payload is not None:  # a file that is not known by its name is not found in a folder: it is a sample of messages
+        words += ["kafka://HOST:9092/TOPIC", "--payload", options.payload]
+    else:
+        words += [str(options.sample), "--once"]
+    words += ["--time-format", new.time_format] if new.time_format else []
+    words += ["--delimiter", options.delimiter] if options.delimiter else []
+    words += ["--columns", ",".join(options.names)] if options.names else []
+    return shlex.join([*words, *(word for null in options.null or () for word in ("--null", null))])
 
 
 def _define(options: argparse.Namespace) -> NewTable:
