@@ -19,6 +19,7 @@ from tests.conftest import examples
 from tidewheel.model.coders import key_coder
 from tidewheel.model.schema import make_spec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.surfaces import cli
 from tidewheel.surfaces.commands.explain import key_value, time_value
 from tidewheel.surfaces.explain.drawing import PLAIN, draw, kind
 from tidewheel.surfaces.explain.labels import is_relative, key_label
@@ -204,3 +205,9 @@ def test_ends_of_intervals() -> None:
     for type_, text in ((pa.int8(), "x"), (pa.int8(), "300"), (pa.float64(), "")):
         with pytest.raises(tw.QueryError, match="is no"):
             end(type_, text)
+
+
+def test_ends_below_zero_can_be_said() -> None:
+    options = cli.make_parser().parse_args(["explain", "t", "-w", "x", "--key", "-5", "-1.5", "--time", "-3600", "-"])
+    assert (options.key, options.time) == (["-5", "-1.5"], ["-3600", "-"])
+    assert cli.make_parser().parse_args(["explain", "t", "-w", "x", "--box", "-74.3", "40", "-73", "41"]).box == [-74.3, 40, -73, 41]
