@@ -16,32 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.sql.predicates import (
-    AT_LEAST,
-    AT_MOST,
-    EQUAL,
-    LESS,
-    MIRRORED,
-    MORE,
-    UNEQUAL,
-    Both,
-    Comparison,
-    Condition,
-    Either,
-    IsNull,
-    Negation,
-    OneOf,
-    Unknown,
-    columns_of,
-)
-
-_COMPARISONS = {"equal": EQUAL, "not_equal": UNEQUAL, "less": LESS, "less_equal": AT_MOST, "greater": MORE, "greater_equal": AT_LEAST}
-
+from tidewheel.sql import predicates as where
 
 Words = deque[tuple[str, str]]
 
 
-def condition_of(expression: pc.Expression) -> Condition:
+def condition_of(expression: pc.Expression) -> where.Condition:
     """What a filter says about rows, as far as it is understood."""
     try:
         buffer = expression.__reduce__()[1][0]
@@ -51,7 +31,7 @@ def condition_of(expression: pc.Expression) -> Condition:
         tree = _read(words, row)
         return _condition(tree)
     except (pa.ArrowException, LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        return Unknown(None)  # a pyarrow that pickles differently: correct all the same, only slower
+        return where.Unknown(None)  # a pyarrow that pickles differently: correct all the same, only slower
 
 
 # ---- the pickled form -----------------------------------------------------------------------------------------
@@ -138,38 +118,38 @@ def _read(words: Words, row: pa.RecordBatch) -> Any:
 # ---- what it means --------------------------------------------------------------------------------------------
 
 
-def _condition(node: Any) -> Condition:
+def _condition(node: Any) -> where.Condition:
     match node:
         case _Call(name="and_kleene" | "and", arguments=[left, right]):
-            return Both(_condition(left), _condition(right))
+            return where.Both(_condition(left), _condition(right))
         case _Call(name="or_kleene" | "or", arguments=[left, right]):
-            return Either(_condition(left), _condition(right))
+            return where.Either(_condition(left), _condition(right))
         case _Call(name="invert", arguments=[of]):
-            return Negation(_condition(of))
+            return where.Negation(_condition(of))
         case _Call(name="is_null", arguments=[_Field() as field]) if len(field) == 1 and not _nan_counts(node.options):
-            return IsNull(field[0])
+            return where.IsNull(field[0])
         case _Call(name="is_valid", arguments=[_Field() as field]) if len(field) == 1:
-            return Negation(IsNull(field[0]))
+            return where.Negation(where.IsNull(field[0]))
         case _Call(name="is_in", arguments=[_Field() as field]) if len(field) == 1:
             return _one_of(field[0], node)
         case _Call(name="if_else", arguments=[_Call(name="is_valid", arguments=[_Field() as field]), member, pa.Scalar() as other]):
             # how DuckDB says IN: null where the column is
-            if not other.is_valid and columns_of(said := _condition(member)) == field:
+            if not other.is_valid and where.columns_of(said := _condition(member)) == field:
                 return said
-        case _Call(name=name, arguments=[left, right]) if name in _COMPARISONS:
-            return _comparison(_COMPARISONS[name], left, right, node)
+        case _Call(name=name, arguments=[left, right]) if name in where.OF_ARROW:
+            return _comparison(where.OF_ARROW[name], left, right, node)
         case pa.BooleanScalar():
-            return Unknown(())
-    return Unknown(_fields(node))
+            return where.Unknown(())
+    return where.Unknown(_fields(node))
 
 
-def _comparison(op: str, left: Any, right: Any, node: Any) -> Condition:
+def _comparison(op: str, left: Any, right: Any, node: Any) -> where.Condition:
     left, right = _bare(left), _bare(right)
     if isinstance(left, pa.Scalar):
-        left, right, op = right, left, MIRRORED[op]
+        left, right, op = right, left, where.MIRRORED[op]
     if isinstance(left, _Field) and len(left) == 1 and isinstance(right, pa.Scalar) and right.is_valid:
-        return Comparison(left[0], op, right)
-    return Unknown(_fields(node))
+        return where.Comparison(left[0], op, right)
+    return where.Unknown(_fields(node))
 
 
 def _bare(node: Any) -> Any:
@@ -181,14 +161,14 @@ def _bare(node: Any) -> Any:
     return node
 
 
-def _one_of(column: str, node: _Call) -> Condition:
+def _one_of(column: str, node: _Call) -> where.Condition:
     """Where null is one of the values it is more than `OneOf` says: then nothing is known."""
     values = node.options["value_set"] if node.options is not None else None
     if not isinstance(values, pa.ListScalar | pa.LargeListScalar) or values.values is None:
-        return Unknown((column,))
+        return where.Unknown((column,))
     if values.values.null_count:
-        return Unknown((column,))
-    return OneOf(column, values.values)
+        return where.Unknown((column,))
+    return where.OneOf(column, values.values)
 
 
 def _nan_counts(options: pa.Scalar | None) -> bool:

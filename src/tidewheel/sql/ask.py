@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from tidewheel.cluster.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
@@ -23,8 +20,9 @@ from tidewheel.sql.explain import ExplainResult
 from tidewheel.sql.hints import narrowed
 from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.names import meant, unknown
+from tidewheel.sql.parameters import Parameters, parameters_of
 from tidewheel.sql.reading import Inputs
-from tidewheel.sql.result import Parameters, SqlResult, Text
+from tidewheel.sql.result import SqlResult, Text
 from tidewheel.sql.statement import Statement, parse, parse_rows
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.summary import NAME, rewritten, standing_for
@@ -38,7 +36,7 @@ def ask(
     if not isinstance(text, str):
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     statement = parse(text)
-    values = _parameters(parameters)
+    values = parameters_of(parameters)
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
     if isinstance(statement, Statement):
         return _read(engine, statement, values, limits)
@@ -87,26 +85,6 @@ def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limit
         return None
     stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
     return SqlResult(place, stands, limits, Text(statement.original, run), values)
-
-
-def _parameters(given: Any) -> Parameters:
-    if given is None:
-        return None
-    if isinstance(given, Mapping):
-        if not all(isinstance(name, str) for name in given):
-            raise QueryError(f"parameters by name have texts as names, not {list(given)!r}")
-        return {name.removeprefix("$"): _value(value) for name, value in given.items()}
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise QueryError(f"parameters are a list for ? or a mapping for $name, not {given!r}")
-    return [_value(value) for value in given]
-
-
-def _value(value: Any) -> Any:
-    """As DuckDB takes it."""
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    item = getattr(value, "item", None)  # a scalar of NumPy
-    return item() if type(value).__module__ == "numpy" and callable(item) and getattr(value, "dtype", None) != "M8[ns]" else value
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:

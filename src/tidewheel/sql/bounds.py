@@ -1,16 +1,12 @@
-"""Bounds: from a condition on rows to the boxes of key and time that hold every row it keeps.
+"""From a condition on rows to the boxes of key and time that hold every row it keeps, and to the queries that read them.
 
-Boxes prune: a condition that is not understood leaves them wide. If they are `exact`, they also decide, and nobody has to look at the
-rows again. No two boxes overlap, so a row is found once. Values are compared as Python's: whole numbers stand for themselves, times for
-their codes, text compares as its UTF-8 bytes do.
+Values are compared as Python's: whole numbers stand for themselves, times for their codes, text compares as its UTF-8 bytes do.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -22,28 +18,8 @@ from tidewheel.model.coders import key_coder
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
-from tidewheel.sql.predicates import (
-    AT_LEAST,
-    AT_MOST,
-    EQUAL,
-    INVERSE,
-    LESS,
-    MORE,
-    UNEQUAL,
-    Both,
-    Comparison,
-    Condition,
-    Either,
-    IsNull,
-    Negation,
-    OneOf,
-)
-
-MOST_BOXES = 64
-"""Each is a query of its own. A condition that needs more gets fewer and wider ones."""
-
-_MOST_UNEVEN = 16
-"""Boxes that are bounded in several columns, which are compared each with each."""
+from tidewheel.sql import predicates as where
+from tidewheel.sql.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
 
 _MOST_VALUES = 1000
 """Of a list of values that are looked at one by one."""
@@ -51,39 +27,23 @@ _MOST_VALUES = 1000
 _LARGE = 1 << 53
 """From here on a float does not stand for one whole number alone, and who compares the two may round."""
 
-Interval = tuple[Any, Any]
-"""Closed; None is open."""
-Box = Mapping[str, Interval]
-"""What it does not name is unbounded."""
 
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Where the rows of a condition are."""
-
-    boxes: tuple[Box, ...]
-    exact: bool
-    """Every row in the boxes satisfies the condition."""
-
-    def queries(self, spec: TableSpec, **more: Any) -> list[Query]:
-        """One query for each box."""
-        return [_query(spec, box, more) for box in self.boxes]
-
-
-EVERYTHING = Bounds(({},), True)
-
-
-def bounds_of(condition: Condition | None, spec: TableSpec) -> Bounds:
+def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Bounds:
     """The boxes of a condition, which may read any column of the table."""
     if condition is None:
         return EVERYTHING
     found = _Finder(spec).find(condition, False)
-    boxes, even = _apart(found.boxes)
+    boxes, even = apart(found.boxes)
     checked = [_possible(box, spec) for box in boxes]
     if any(after != before for after, before in zip(checked, boxes, strict=True)):
-        boxes, even = _apart(checked)
+        boxes, even = apart(checked)
         even = False
     return Bounds(tuple(boxes), found.exact and even)
+
+
+def queries_of(bounds: Bounds, spec: TableSpec, **more: Any) -> list[Query]:
+    """One query for each box."""
+    return [_query(spec, box, more) for box in bounds.boxes]
 
 
 def _query(spec: TableSpec, box: Box, more: dict[str, Any]) -> Query:
@@ -138,55 +98,58 @@ class _Finder:
         self._types = {name: _value_type(spec.schema.field(name).type) for name in self._never_null}
         self._axis = spec.time
 
-    def find(self, condition: Condition, negated: bool) -> Bounds:
+    def find(self, condition: where.Condition, negated: bool) -> Bounds:
         match condition:
-            case Negation(of):
+            case where.Negation(of):
                 return self.find(of, not negated)
-            case Both(left, right) | Either(left, right):
+            case where.Both(left, right) | where.Either(left, right):
                 a, b = self.find(left, negated), self.find(right, negated)
-                return _both(a, b) if isinstance(condition, Both) != negated else _either(a, b)
-            case IsNull(column) if column in self._never_null:
+                return both(a, b) if isinstance(condition, where.Both) != negated else either(a, b)
+            case where.IsNull(column) if column in self._never_null:
                 return EVERYTHING if negated else Bounds((), True)
-            case Comparison(column, op, value) if column in self._never_null:
-                return self._compared(column, INVERSE[op] if negated else op, value)
-            case OneOf(column, values) if column in self._never_null and not negated:
+            case where.Comparison(column, op, value) if column in self._never_null:
+                return self._compared(column, where.INVERSE[op] if negated else op, value)
+            case where.OneOf(column, values) if column in self._never_null and not negated:
                 return self._one_of(column, values)
-        return Bounds(({},), False)
+        return UNKNOWN
 
     def _one_of(self, column: str, values: pa.Array) -> Bounds:
+        type_ = self._types[column]
+        alike = not pa.types.is_floating(type_)  # who looks for one of several floats may tell -0.0 from 0.0, or round them first
+        if not alike and values.type != type_:
+            values = values.cast(type_, safe=False)
         if len(values) > _MOST_VALUES:
             return self._between_ends(column, values)
-        found = [self._compared(column, EQUAL, value) for value in values]
+        found = [self._compared(column, where.EQUAL, value) for value in values]
         boxes = [box for one in found for box in one.boxes]
         if any(not box for box in boxes):
-            return Bounds(({},), False)
-        joined, even = _apart(boxes)
-        return Bounds(tuple(joined), even and all(one.exact for one in found))
+            return UNKNOWN
+        joined, even = apart(boxes)
+        return Bounds(tuple(joined), alike and even and all(one.exact for one in found))
 
     def _between_ends(self, column: str, values: pa.Array) -> Bounds:
         """Of a long list only the ends are looked at."""
         t = pa.types
         if column == self._address or not (t.is_integer(values.type) or t.is_timestamp(values.type) or t.is_string(values.type)):
-            return Bounds(({},), False)
+            return UNKNOWN
         ends = pc.min_max(values)
-        whole = _both(self._compared(column, AT_LEAST, ends["min"]), self._compared(column, AT_MOST, ends["max"]))
+        whole = both(self._compared(column, where.AT_LEAST, ends["min"]), self._compared(column, where.AT_MOST, ends["max"]))
         return Bounds(whole.boxes, False)
 
     def _compared(self, column: str, op: str, value: pa.Scalar) -> Bounds:
         type_ = self._types[column]
-        wide = Bounds(({},), False)
         if column == self._address:
             address = _address(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
-            return Bounds(({column: (address, address)},), False) if op == EQUAL and address is not None else wide
+            return Bounds(({column: (address, address)},), False) if op == where.EQUAL and address is not None else UNKNOWN
         axis = self._axis if column == self._axis.column else _axis(column, type_)
         if axis is not None or pa.types.is_integer(type_) or pa.types.is_boolean(type_):
             ends = _time_ends(value, axis) if axis is not None and not pa.types.is_integer(type_) else _whole_ends(value)
-            return wide if ends is None else _whole(column, op, *ends)
+            return UNKNOWN if ends is None else _whole(column, op, *ends)
         try:
             bound = _bound(value, type_)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             bound = None
-        return wide if bound is None else _dense(column, op, bound)
+        return UNKNOWN if bound is None else _dense(column, op, bound)
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:
@@ -254,105 +217,9 @@ def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
 def _dense(column: str, op: str, bound: Any) -> Bounds:
     """Of values without neighbours: an open end is closed, and lets one value too much in."""
     above, below = bound, bound
-    if isinstance(bound, float) and op in (MORE, LESS):
+    if isinstance(bound, float) and op in (where.MORE, where.LESS):
         above, below = math.nextafter(bound, math.inf), math.nextafter(bound, -math.inf)
-    exact = op in (EQUAL, AT_LEAST, AT_MOST) or isinstance(bound, float) and math.isfinite(bound) and op != UNEQUAL
-    lo = bound if op in (EQUAL, AT_LEAST) else above if op == MORE else None
-    hi = bound if op in (EQUAL, AT_MOST) else below if op == LESS else None
-    return Bounds(({} if op == UNEQUAL else {column: (lo, hi)},), exact)
-
-
-# ---- several --------------------------------------------------------------------------------------------------
-
-
-def _both(a: Bounds, b: Bounds) -> Bounds:
-    if len(a.boxes) * len(b.boxes) > MOST_BOXES:
-        a, b = (_hull(a), b) if len(a.boxes) > len(b.boxes) else (a, _hull(b))
-    met = [box for one in a.boxes for two in b.boxes if (box := _meet(one, two)) is not None]
-    return Bounds(tuple(met), a.exact and b.exact)
-
-
-def _either(a: Bounds, b: Bounds) -> Bounds:
-    joined, even = _apart(a.boxes + b.boxes)
-    return Bounds(tuple(joined), even and a.exact and b.exact)
-
-
-def _meet(a: Box, b: Box) -> Box | None:
-    """What two boxes have in common; None if that is nothing."""
-    met = dict(a)
-    for column, (lo, hi) in b.items():
-        lo0, hi0 = met.get(column, (None, None))
-        met[column] = (
-            lo0 if lo is None else lo if lo0 is None else max(lo, lo0),
-            hi0 if hi is None else hi if hi0 is None else min(hi, hi0),
-        )
-    return met if all(lo is None or hi is None or lo <= hi for lo, hi in met.values()) else None
-
-
-def _join(a: Box, b: Box) -> Box:
-    """The smallest box around both."""
-    joined = {}
-    for column in a.keys() & b.keys():
-        (lo0, hi0), (lo1, hi1) = a[column], b[column]
-        lo = None if lo0 is None or lo1 is None else min(lo0, lo1)
-        hi = None if hi0 is None or hi1 is None else max(hi0, hi1)
-        if lo is not None or hi is not None:
-            joined[column] = (lo, hi)
-    return joined
-
-
-def _around(boxes: Iterable[Box]) -> Box:
-    whole: Box | None = None
-    for box in boxes:
-        whole = box if whole is None else _join(whole, box)
-    return {} if whole is None else whole
-
-
-def _hull(bounds: Bounds) -> Bounds:
-    return bounds if len(bounds.boxes) < 2 else Bounds((_around(bounds.boxes),), False)
-
-
-def _apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:
-    """The boxes, with those that overlap joined; and whether that has let nothing in."""
-    left = [box for box in boxes if all(lo is None or hi is None or lo <= hi for lo, hi in box.values())]
-    if len(left) < 2:
-        return left, True
-    columns = {column for box in left for column in box}
-    if any(not box for box in left):
-        return [{}], True
-    if len(columns) == 1:
-        return _line(left, columns.pop())
-    if len(left) > _MOST_UNEVEN:
-        return [_around(left)], False
-    even = True
-    found: list[Box] = []
-    while left:
-        box = left.pop()
-        other = next((one for one in found if _meet(one, box) is not None), None)
-        if other is None:
-            found.append(box)
-            continue
-        found.remove(other)
-        joined = _join(other, box)
-        even = even and joined in (other, box)
-        left.append(joined)
-    return found, even
-
-
-def _line(boxes: list[Box], column: str) -> tuple[list[Box], bool]:
-    """Boxes of one column: sorted, and joined where they touch."""
-    intervals = sorted((box[column] for box in boxes), key=lambda i: (i[0] is not None, i[0] if i[0] is not None else 0))
-    merged: list[Interval] = []
-    for lo, hi in intervals:
-        if merged and _touches(merged[-1][1], lo):
-            before = merged[-1]
-            merged[-1] = (before[0], None if hi is None or before[1] is None else max(hi, before[1]))
-        else:
-            merged.append((lo, hi))
-    if len(merged) <= MOST_BOXES:
-        return [{column: interval} if interval != (None, None) else {} for interval in merged], True
-    return [_around({column: interval} for interval in merged)], False
-
-
-def _touches(hi: Any, lo: Any) -> bool:
-    return hi is None or lo is None or lo <= hi or isinstance(hi, int) and isinstance(lo, int) and lo == hi + 1
+    exact = op in (where.EQUAL, where.AT_LEAST, where.AT_MOST) or isinstance(bound, float) and math.isfinite(bound) and op != where.UNEQUAL
+    lo = bound if op in (where.EQUAL, where.AT_LEAST) else above if op == where.MORE else None
+    hi = bound if op in (where.EQUAL, where.AT_MOST) else below if op == where.LESS else None
+    return Bounds(({} if op == where.UNEQUAL else {column: (lo, hi)},), exact)

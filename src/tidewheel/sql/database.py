@@ -25,6 +25,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.read.expressions import quoted
 from tidewheel.sql.guards import guard
 from tidewheel.sql.mistakes import AGAIN, of_the_line_before
+from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.source import Open, TableSource
 
 LEAST = 64 << 20
@@ -98,7 +99,7 @@ class Session:
         self._sources[name.lower()] = source  # SQL does not tell upper from lower case
         return source
 
-    def bind(self, text: str, parameters: list[Any] | dict[str, Any] | None) -> Any:
+    def bind(self, text: str, parameters: Parameters) -> Any:
         """A relation that runs a statement when it is read. Raises what is wrong with its names and types."""
         try:
             return self.connection.sql(text, params=parameters)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,34 +17,14 @@ import pyarrow as pa
 
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import nanoseconds
-from tidewheel.sql.predicates import (
-    AT_LEAST,
-    AT_MOST,
-    EQUAL,
-    LESS,
-    MIRRORED,
-    MORE,
-    UNEQUAL,
-    Both,
-    Comparison,
-    Condition,
-    Either,
-    IsNull,
-    Negation,
-    OneOf,
-)  # fmt: skip
+from tidewheel.sql import predicates as where
+from tidewheel.sql.parameters import Parameters, value_of
 
-_OPS = {
-    "COMPARE_EQUAL": EQUAL, "COMPARE_NOTEQUAL": UNEQUAL, "COMPARE_LESSTHAN": LESS, "COMPARE_LESSTHANOREQUALTO": AT_MOST,
-    "COMPARE_GREATERTHAN": MORE, "COMPARE_GREATERTHANOREQUALTO": AT_LEAST,
-}  # fmt: skip
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,8})?")
 _OTHER_PARTS = ("group_expressions", "group_sets", "having", "sample", "qualify")
-
-Parameters = list[Any] | dict[str, Any] | None
 
 
 class _NotDirectError(Exception):
@@ -71,7 +50,7 @@ class Asked:
 
     columns: tuple[str, ...]
     schema: pa.Schema
-    condition: Condition | None
+    condition: where.Condition | None
     count: bool
     limit: int | None
 
@@ -173,35 +152,35 @@ class _Reader:
         self._parameters = parameters
         self._used = used
 
-    def condition(self, node: Any, depth: int) -> Condition:
+    def condition(self, node: Any, depth: int) -> where.Condition:
         if depth > 50:
             raise _NotDirectError
         match node:
             case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
                 made = self.condition(first, depth + 1)
                 for child in rest:
-                    made = (Both if kind == "CONJUNCTION_AND" else Either)(made, self.condition(child, depth + 1))
+                    made = (where.Both if kind == "CONJUNCTION_AND" else where.Either)(made, self.condition(child, depth + 1))
                 return made
             case {"type": "OPERATOR_NOT", "children": [child]}:
-                return Negation(self.condition(child, depth + 1))
+                return where.Negation(self.condition(child, depth + 1))
             case {"type": "OPERATOR_IS_NULL", "children": [child]}:
-                return IsNull(self._column(child)[0])
+                return where.IsNull(self._column(child)[0])
             case {"type": "OPERATOR_IS_NOT_NULL", "children": [child]}:
-                return Negation(IsNull(self._column(child)[0]))
+                return where.Negation(where.IsNull(self._column(child)[0]))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
                 column, type_ = self._column(child)
-                return OneOf(column, pa.array([self._value(value, type_) for value in values], _compared_as(type_)))
+                return where.OneOf(column, pa.array([self._value(value, type_) for value in values], _compared_as(type_)))
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return Both(self._comparison(child, AT_LEAST, lower), self._comparison(child, AT_MOST, upper))
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPS:
+                return where.Both(self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
                 if left.get("class") != "COLUMN_REF":
-                    return self._comparison(right, MIRRORED[_OPS[kind]], left)
-                return self._comparison(left, _OPS[kind], right)
+                    return self._comparison(right, where.MIRRORED[where.OF_TREE[kind]], left)
+                return self._comparison(left, where.OF_TREE[kind], right)
         raise _NotDirectError
 
-    def _comparison(self, child: Any, op: str, value: Any) -> Condition:
+    def _comparison(self, child: Any, op: str, value: Any) -> where.Condition:
         column, type_ = self._column(child)
-        return Comparison(column, op, pa.scalar(self._value(value, type_), _compared_as(type_)))
+        return where.Comparison(column, op, pa.scalar(self._value(value, type_), _compared_as(type_)))
 
     def _column(self, node: Any) -> tuple[str, pa.DataType]:
         if node.get("class") != "COLUMN_REF":
@@ -225,11 +204,10 @@ class _Reader:
 
     def _parameter(self, name: str) -> Any:
         self._used.add(name)
-        if isinstance(self._parameters, Mapping) and name in self._parameters:
-            return self._parameters[name]
-        if isinstance(self._parameters, list) and name.isdecimal() and 0 < int(name) <= len(self._parameters):
-            return self._parameters[int(name) - 1]
-        raise _NotDirectError
+        try:
+            return value_of(name, self._parameters)
+        except LookupError:
+            raise _NotDirectError from None
 
 
 def _compared_as(type_: pa.DataType) -> pa.DataType:

@@ -11,23 +11,7 @@ from typing import Any
 import pyarrow as pa
 from duckdb._sources.nodes import Binary, Col, In, Lit, Node, Postfix, Unary, exact_value
 
-from tidewheel.sql.predicates import (
-    AT_LEAST,
-    AT_MOST,
-    EQUAL,
-    LESS,
-    MORE,
-    UNEQUAL,
-    Both,
-    Comparison,
-    Condition,
-    Either,
-    IsNull,
-    Negation,
-    OneOf,
-)
-
-_COMPARISONS = {"=": EQUAL, "!=": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
+from tidewheel.sql import predicates as where
 
 _INTEGERS = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
@@ -44,7 +28,7 @@ class _NotOursError(Exception):
     """This filter stays with DuckDB."""
 
 
-def condition_of(node: Node, schema: pa.Schema) -> Condition | None:
+def condition_of(node: Node, schema: pa.Schema) -> where.Condition | None:
     """What a filter says, or None if it is DuckDB's to apply."""
     try:
         return _condition(node, schema, 0)
@@ -52,24 +36,24 @@ def condition_of(node: Node, schema: pa.Schema) -> Condition | None:
         return None
 
 
-def _condition(node: Node, schema: pa.Schema, depth: int) -> Condition:
+def _condition(node: Node, schema: pa.Schema, depth: int) -> where.Condition:
     if depth > _DEEPEST:
         raise _NotOursError
     match node:
         case Binary(op="AND", left=left, right=right):
-            return Both(_condition(left, schema, depth + 1), _condition(right, schema, depth + 1))
+            return where.Both(_condition(left, schema, depth + 1), _condition(right, schema, depth + 1))
         case Binary(op="OR", left=left, right=right):
-            return Either(_condition(left, schema, depth + 1), _condition(right, schema, depth + 1))
+            return where.Either(_condition(left, schema, depth + 1), _condition(right, schema, depth + 1))
         case Unary(op="NOT", operand=of):
-            return Negation(_condition(of, schema, depth + 1))
+            return where.Negation(_condition(of, schema, depth + 1))
         case Postfix(op="IS NULL", operand=Col(parts=(column,))):
-            return IsNull(_known(column, schema))
+            return where.IsNull(_known(column, schema))
         case Postfix(op="IS NOT NULL", operand=Col(parts=(column,))):
-            return Negation(IsNull(_known(column, schema)))
-        case Binary(op=op, left=Col(parts=(column,)), right=Lit() as value) if op in _COMPARISONS:
-            return Comparison(column, _COMPARISONS[op], _scalar(value, column, schema))
+            return where.Negation(where.IsNull(_known(column, schema)))
+        case Binary(op=op, left=Col(parts=(column,)), right=Lit() as value) if op in where.INVERSE:
+            return where.Comparison(column, op, _scalar(value, column, schema))
         case In(operand=Col(parts=(column,)), values=values) if values:
-            return OneOf(column, _array(values, column, schema))
+            return where.OneOf(column, _array(values, column, schema))
     raise _NotOursError
 
 

@@ -16,9 +16,10 @@ from tidewheel.model.query import Stats
 from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import Cancellable, Limits
 from tidewheel.sql.database import Database, Session
+from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.predicates import Condition, all_of
 from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.result import Parameters, Text
+from tidewheel.sql.result import Text
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
 

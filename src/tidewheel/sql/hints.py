@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,12 +19,9 @@ import pyarrow as pa
 
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
-from tidewheel.sql.predicates import AT_LEAST, AT_MOST, EQUAL, LESS, MIRRORED, MORE, Comparison, Condition, all_of
+from tidewheel.sql import predicates as where
+from tidewheel.sql.parameters import Parameters, value_of
 
-_OPS = {
-    "COMPARE_EQUAL": EQUAL, "COMPARE_LESSTHAN": LESS, "COMPARE_LESSTHANOREQUALTO": AT_MOST, "COMPARE_GREATERTHAN": MORE,
-    "COMPARE_GREATERTHANOREQUALTO": AT_LEAST,
-}  # fmt: skip
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)?")
 _LARGE = 1 << 53
 
@@ -67,11 +64,11 @@ def _in(condition: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
             for child in children:
                 yield from _in(child, tables)
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
-            yield from _compared(column, AT_LEAST, lower, tables)
-            yield from _compared(column, AT_MOST, upper, tables)
-        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPS:
-            yield from _compared(left, _OPS[kind], right, tables)
-            yield from _compared(right, MIRRORED[_OPS[kind]], left, tables)
+            yield from _compared(column, where.AT_LEAST, lower, tables)
+            yield from _compared(column, where.AT_MOST, upper, tables)
+        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
+            yield from _compared(left, where.OF_TREE[kind], right, tables)
+            yield from _compared(right, where.MIRRORED[where.OF_TREE[kind]], left, tables)
 
 
 def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
@@ -89,18 +86,21 @@ def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: di
         yield Hint(table, name, op, value["literal"]["text"], False)
 
 
-def narrowed(hints: Iterable[Hint], spec: TableSpec, parameters: list[Any] | Mapping[str, Any] | None) -> Condition | None:
+def narrowed(hints: Iterable[Hint], spec: TableSpec, parameters: Parameters) -> where.Condition | None:
     """What hints say about the rows of a table, in conditions that are not offered otherwise."""
     made = [condition for hint in hints for condition in _condition(hint, spec, parameters)]
-    return all_of(made)
+    return where.all_of(made)
 
 
-def _condition(hint: Hint, spec: TableSpec, parameters: list[Any] | Mapping[str, Any] | None) -> list[Condition]:
+def _condition(hint: Hint, spec: TableSpec, parameters: Parameters) -> list[where.Condition]:
     alike = [field for field in spec.schema if field.name.lower() == hint.column.lower()]
     if len(alike) != 1 or alike[0].name not in (*spec.key.columns, spec.time.column):
         return []
     field = alike[0]
-    value: Any = _given(hint.value, parameters) if hint.is_parameter else hint.value
+    try:
+        value = value_of(hint.value, parameters) if hint.is_parameter else hint.value
+    except LookupError:
+        return []
     if pa.types.is_timestamp(field.type) and field.type.unit != "us":
         found = _nanoseconds(value)
         unit = max(1000, TimeAxis(field.name, field.type.unit).nanos)
@@ -111,21 +111,13 @@ def _condition(hint: Hint, spec: TableSpec, parameters: list[Any] | Mapping[str,
     return []
 
 
-def _wider(column: str, op: str, value: int, by: int, type_: pa.DataType) -> Iterator[Condition]:
+def _wider(column: str, op: str, value: int, by: int, type_: pa.DataType) -> Iterator[where.Condition]:
     if abs(value) + by > INT64_MAX:
         return
-    if op in (EQUAL, MORE, AT_LEAST):
-        yield Comparison(column, AT_LEAST, pa.scalar(value - by, type_))
-    if op in (EQUAL, LESS, AT_MOST):
-        yield Comparison(column, AT_MOST, pa.scalar(value + by, type_))
-
-
-def _given(name: str, parameters: list[Any] | Mapping[str, Any] | None) -> Any:
-    if isinstance(parameters, Mapping):
-        return parameters.get(name)
-    if isinstance(parameters, list) and name.isdecimal() and 0 < int(name) <= len(parameters):
-        return parameters[int(name) - 1]
-    return None
+    if op in (where.EQUAL, where.MORE, where.AT_LEAST):
+        yield where.Comparison(column, where.AT_LEAST, pa.scalar(value - by, type_))
+    if op in (where.EQUAL, where.LESS, where.AT_MOST):
+        yield where.Comparison(column, where.AT_MOST, pa.scalar(value + by, type_))
 
 
 def _nanoseconds(value: Any) -> int | None:

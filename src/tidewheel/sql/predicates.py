@@ -23,6 +23,15 @@ INVERSE = {EQUAL: UNEQUAL, UNEQUAL: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, MORE:
 MIRRORED = {EQUAL: EQUAL, UNEQUAL: UNEQUAL, LESS: MORE, MORE: LESS, AT_MOST: AT_LEAST, AT_LEAST: AT_MOST}
 """A comparison read from right to left."""
 
+OF_TREE = {
+    "COMPARE_EQUAL": EQUAL, "COMPARE_NOTEQUAL": UNEQUAL, "COMPARE_LESSTHAN": LESS, "COMPARE_LESSTHANOREQUALTO": AT_MOST,
+    "COMPARE_GREATERTHAN": MORE, "COMPARE_GREATERTHANOREQUALTO": AT_LEAST,
+}  # fmt: skip
+"""What the tree of a statement calls them."""
+
+OF_ARROW = {"equal": EQUAL, "not_equal": UNEQUAL, "less": LESS, "less_equal": AT_MOST, "greater": MORE, "greater_equal": AT_LEAST}
+"""What Arrow's functions are called."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

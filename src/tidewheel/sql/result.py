@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.sql.database import Database
+from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.reading import Inputs, Reading
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
 
 _BATCH_ROWS = 1 << 16
-
-Parameters = list[Any] | dict[str, Any] | None
 
 
 class Text(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.model.arrays import take_rows
 from tidewheel.model.query import Plan, Stats
-from tidewheel.sql.bounds import bounds_of
+from tidewheel.sql.bounds import bounds_of, queries_of
 from tidewheel.sql.predicates import Both, Condition, columns_of, mask
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -46,7 +46,7 @@ class Scan:
             more = tuple(spec.schema.names) if named is None else named
             self._keep = keep or (lambda batch: mask(condition, batch))
         read = [*self.columns, *(name for name in more if name not in self.columns)]
-        self._results = [table.query(query) for query in bounds.queries(spec, columns=read or [spec.time.column], **limits)]
+        self._results = [table.query(query) for query in queries_of(bounds, spec, columns=read or [spec.time.column], **limits)]
         self._counts = not read and self._keep is None
         self.schema = pa.schema([spec.schema.field(name) for name in self.columns], spec.schema.metadata)
 
