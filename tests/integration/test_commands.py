@@ -17,6 +17,7 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
+from tidewheel.model.delivery import SliceId
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
 
@@ -88,7 +89,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for n in range(3):
                 taxi.insert(rows(1000, 1000 * n))
                 taxi.flush()
-            taxi.insert(rows(500, 3000))
+            taxi.insert(rows(400, 3000))
+            part = SliceId("from-kafka", "run", 7, 0, 0)  # as a stream of Spark brings it
+            taxi._engine.stage(part, rows(100, 3400).to_batches(), SCHEMA)
+            taxi._engine.commit_batch("from-kafka", "run", 7, [part])
         (folder / "owner").write_text(str(owner.pid))
         yield folder
         owner.close(folder / "wh")
@@ -186,6 +190,7 @@ def test_status(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and f"owned by process {(place / 'owner').read_text()}" in shown
     line = next(line for line in shown.splitlines() if line.startswith("taxi"))
     assert line.split()[1:6] == ["3,500", "0", "500", "3,000", "3"]
+    assert next(line for line in shown.splitlines() if line.startswith("from-kafka")).split() == ["from-kafka", "taxi", "7", "100", "fresh"]
     assert cli.main(["status", "-w", str(place / "wh"), "--format", "json"]) == 0
     said = json.loads(capfd.readouterr().out)
     assert said["total"]["rows"] == 3500 and {t["name"] for t in said["tables"]} >= {"taxi"}
@@ -216,7 +221,7 @@ def test_status_as_lines_of_json(place: Path) -> None:
 def test_explain(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     argv = ["explain", "taxi", "-w", str(place / "wh"), "--key", "10", "19", "--time", "1970-01-01 00:20", "1970-01-01 00:30"]
     code, shown = typed(place, *argv, "--png", "plan.png")
-    assert code == 0 and "regions    1 read of 4" in shown and "█" in shown and "░" in shown
+    assert code == 0 and "regions    1 read of 5" in shown and "█" in shown and "░" in shown
     assert "69 │" in shown and " 0 │" in shown and "1970-01-01 00:58:19" in shown
     assert (place / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert cli.main([*argv, "--format", "json"]) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +63,7 @@ class Look:
     owner: int | None
     """The process that owns it; None if it is ours."""
     tables: tuple[TableLook, ...]
-    streams: tuple[StreamLook, ...] | None
-    """None: the owner does not tell."""
+    streams: tuple[StreamLook, ...]
 
 
 def look(warehouse: Warehouse, root: Path) -> Look:
@@ -81,11 +80,8 @@ def look(warehouse: Warehouse, root: Path) -> Look:
     return Look(root, clock, time.time(), _owner(root), tuple(tables), _streams(warehouse))
 
 
-def _streams(warehouse: Warehouse) -> tuple[StreamLook, ...] | None:
-    try:
-        rows = warehouse.sql("SELECT table_name, stream, last_batch, rows, flushed FROM system.streams ORDER BY 1, 2").to_pylist()
-    except QueryError:  # told by the owner only
-        return None
+def _streams(warehouse: Warehouse) -> tuple[StreamLook, ...]:
+    rows = warehouse.sql("SELECT table_name, stream, last_batch, rows, flushed FROM system.streams ORDER BY 1, 2").to_pylist()
     return tuple(StreamLook(row["table_name"], row["stream"], row["last_batch"], row["rows"], row["flushed"]) for row in rows)
 
 
@@ -137,13 +133,9 @@ def picture(now: Look, before: Look | None) -> dict[str, Any]:
     total: dict[str, Any] = {name: sum(getattr(table, name) for table in now.tables) for name in summed}
     rates = [table["rows_per_second"] for table in tables]
     total["rows_per_second"] = None if None in rates else round(sum(rates), 1)
-    streams = None if now.streams is None else [
-        {"table": one.table, "stream": one.stream, "last_batch": one.last_batch, "rows": one.rows, "flushed": one.flushed}
-        for one in now.streams
-    ]  # fmt: skip
     return {
         "warehouse": str(now.root), "at": round(now.at, 3), "seconds": round(passed, 3), "owner": now.owner, "total": total,
-        "tables": tables, "streams": streams,
+        "tables": tables, "streams": [asdict(one) for one in now.streams],
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def drawn(picture: dict[str, Any], height: int | None = None, note: str = "") ->
     """All of it; with no more lines than fit, the busiest tables first."""
     parts: list[RenderableType] = [_head(picture, note), Text()]
     tables, streams = picture["tables"], picture["streams"]
-    room = None if height is None else max(3, height - 6 - (min(len(streams or []), 6) + 2 if streams else 0))
+    room = None if height is None else max(3, height - 6 - (min(len(streams), 6) + 2 if streams else 0))
     shown = tables
     if room is not None and len(tables) > room:
         shown = sorted(tables, key=lambda t: (t["rows_per_second"] or 0, t["rows"]), reverse=True)[: room - 1]
