@@ -210,6 +210,20 @@ def test_status_follows_a_warehouse_until_ctrl_c(place: Path) -> None:
         wh.drop_table("live")
 
 
+def test_status_goes_on_when_the_owner_dies(tmp_path: Path) -> None:
+    with OwnerProcess() as owner:
+        owner.open(tmp_path / "wh")
+        with tw.open(tmp_path / "wh") as wh:
+            wh.create_table("taxi", SCHEMA, time="ts", key="plate").insert(rows(777))
+        terminal = Terminal(tmp_path, "status", "-w", "wh", "--watch", "0.1")
+        terminal.shows(f"owned by process {owner.pid}")
+        owner.kill()
+        terminal.shows("opened by this command")
+        terminal.shows("taxi +777 ")
+        terminal.interrupt()
+        assert terminal.end()[0] == 0
+
+
 def test_status_as_lines_of_json(place: Path) -> None:
     terminal = Terminal(place, "status", "-w", "wh", "--watch", "0.1", "--format", "json")
     lines = [json.loads(terminal.shows("\\{.*\n")) for _ in range(3)]

@@ -100,12 +100,13 @@ def _print(found: dict[str, Any], format_: str, console: Any) -> None:
     if format_ == "json":
         print(json.dumps(found), flush=True)
         return
-    from tidewheel.surfaces.status.view import show
+    from tidewheel.surfaces.status.view import drawn
 
-    show(found, console)
+    console.print(drawn(found))
 
 
 def _console() -> Any:
+    """As wide as it takes where nobody looks at it on a terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -30,11 +30,6 @@ def drawn(picture: dict[str, Any], height: int | None = None, note: str = "") ->
         if height is not None and len(streams) > 6:
             parts.append(Text(f"… and {len(streams) - 6} more streams", "dim"))
     return Group(*parts)
-
-
-def show(picture: dict[str, Any], console: Console) -> None:
-    """Once, as wide as it needs to be where nobody looks at it on a terminal."""
-    console.print(drawn(picture))
 
 
 def _head(picture: dict[str, Any], note: str) -> Text:
