@@ -200,3 +200,33 @@ def test_a_list_of_floats_is_looked_for_as_arrow_looks_for_it(tmp_path_factory: 
             theirs = pds.dataset(rows).to_table(filter=where)
             assert table.dataset().to_table(filter=where).sort_by("ts").equals(theirs), values
         assert len(wh.sql("SELECT * FROM t WHERE k IN (0.0::FLOAT, 5.0::FLOAT)")) == 2, "SQL does not tell them apart"
+
+
+NOON = DAY + dt.timedelta(hours=12)
+MOMENTS: list[tuple[str, list[Any] | None]] = [
+    ("'2026-01-01 12:00:00'::DATE", None), ("'2026-01-02'::DATE", None), ("?::DATE", [NOON]), ("?::DATE", ["2026-01-01 12:00"]),
+    ("'2026-01-01 12:00:00.6'::TIMESTAMP(0)", None), ("'2026-01-01 12:00:00.6'::TIMESTAMP_S", None), ("?", [dt.date(2026, 1, 2)]),
+    ("'2026-01-01 12:00:00+02'::TIMESTAMPTZ", None), ("?", [NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))]),
+    ("'2026-01-01 12:00:00.0000009'", None), ("TRY_CAST('nonsense' AS TIMESTAMP)", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_moments_that_are_cast(tmp_path_factory: pytest.TempPathFactory, unit: str) -> None:
+    rows = pa.table({"id": range(100), "ts": pa.array([DAY + dt.timedelta(minutes=20 * i) for i in range(100)], pa.timestamp(unit))})
+    duck = duckdb.connect()
+    duck.execute("SET GLOBAL TimeZone = 'UTC'")
+    duck.register("t", rows)
+    with tw.open(tmp_path_factory.mktemp("moments") / "wh", settings=tw.Settings(leaf_rows=4)) as wh:
+        wh.create_table("t", rows.schema, time="ts", key="id").insert(rows)
+        for moment, given in MOMENTS:
+            for op in ("<", "<=", "=", ">=", ">"):
+                statement = f"SELECT count(id) AS n FROM t WHERE ts {op} {moment}"
+                try:
+                    theirs = duck.execute(statement, given).fetchone()
+                except duckdb.Error:
+                    with pytest.raises(tw.QueryError):
+                        wh.sql(statement, given)
+                    continue
+                assert tuple(wh.sql(statement, given).to_pylist()[0].values()) == theirs, (statement, given)
+    duck.close()

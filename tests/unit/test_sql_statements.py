@@ -149,7 +149,9 @@ WRONG = [
     ("CREATE VIEW v AS SELECT 1", "CREATE TABLE name", ""),
     ("COPY taxi TO 'x.csv'", "to_arrow()", ""),
     ("EXPLAIN DROP TABLE taxi", "EXPLAIN is of statements that read", ""),
-    ("EXPLAIN (FORMAT json) SELECT 1", "have no options", "("),
+    ("EXPLAIN (FORMAT json) SELECT 1", "have no options", "FORMAT"),
+    ("SELECT count(*) FROM (SHOW TABLES)", "ask system.tables", ""),
+    ("EXPLAIN SHOW TABLES", "ask system.tables", ""),
 ]
 
 
@@ -362,6 +364,7 @@ def test_explain_analyze_runs_when_it_is_read_and_can_be_cancelled(wh: tw.Wareho
     assert time.monotonic() - began < 5
     short = wh.sql("/* a /* plan */ */ EXPLAIN -- and its cost\nANALYZE SELECT count(plate) FROM taxi")
     assert [row["explain_key"] for row in short.to_pylist()] == ["tidewheel: taxi", "duckdb"] and short.to_pylist() == short.to_pylist()
+    assert len(wh.sql("EXPLAIN (SELECT count(plate) FROM taxi)")) == 2
     assert len(short) == 2 and "explain_key" in repr(short)
     with pytest.raises(tw.LimitError, match="timeout"):
         wh.sql(

@@ -78,12 +78,19 @@ def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: di
     table = tables.get(before[0].lower()) if len(before) == 1 else next(iter(tables.values())) if not before and len(tables) == 1 else None
     if table is None:
         return
-    if value.get("class") == "CAST" and value["type_expr"].get("type_name", "").upper() in ("TIMESTAMP", "DATE", "TIMESTAMP_NS"):
-        value = value["child"]
+    if value.get("class") == "CAST":
+        cast, value = value["type_expr"].get("type_name", "").upper(), value["child"]
+        if cast not in ("TIMESTAMP", "TIMESTAMP_NS") and not (cast == "DATE" and _is_date(value)):
+            return
     if value.get("class") == "PARAMETER":
         yield Hint(table, name, op, value["identifier"], True)
     elif value.get("class") == "CONSTANT" and value.get("literal", {}).get("kind") in ("STRING", "NUMERIC"):
         yield Hint(table, name, op, value["literal"]["text"], False)
+
+
+def _is_date(value: dict[str, Any]) -> bool:
+    """Whether a constant is a date as it stands: of a time, a cast to DATE leaves the day."""
+    return value.get("class") == "CONSTANT" and len(str(value.get("literal", {}).get("text", ""))) == len("2026-01-31")
 
 
 def narrowed(hints: Iterable[Hint], spec: TableSpec, parameters: Parameters) -> where.Condition | None:

@@ -93,6 +93,8 @@ def _parsed(text: str, original: str) -> Statement | Change:
     facts = _Facts(original)
     nodes = list(_walk(tree))
     facts.look(nodes)
+    if facts.shows_tables and (explain or (tree["node"].get("from_table") or {}).get("type") != "SHOW_REF"):
+        raise QueryError("SHOW TABLES is a statement of its own; within others, ask system.tables")
     summary = summary_of(tree) if not explain else None
     return Statement(
         original,
@@ -112,9 +114,10 @@ def _without_explain(text: str) -> tuple[str, str]:
     words = Tokens(text)
     words.needs("EXPLAIN")
     explain = "analyze" if words.takes("ANALYZE") else "plan"
-    if words.here.says("("):
+    start = words.here.at
+    if words.takes("(") and (words.here.says("FORMAT") or words.here.says("ANALYZE")):
         raise words.wrong("EXPLAIN and EXPLAIN ANALYZE have no options")
-    return explain, blanked(text, 0, words.here.at)
+    return explain, blanked(text, 0, start)
 
 
 class _Facts:
