@@ -20,11 +20,11 @@ from tidewheel.model.coders import key_coder
 from tidewheel.model.schema import make_spec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.surfaces import cli
-from tidewheel.surfaces.commands.explain import key_value, time_value
 from tidewheel.surfaces.explain.drawing import PLAIN, draw, kind
 from tidewheel.surfaces.explain.labels import is_relative, key_label
 from tidewheel.surfaces.explain.plane import ASKED, PRUNED, READ, Region, plane, regions_of
 from tidewheel.surfaces.explain.png import encode, inner_size, paint
+from tidewheel.surfaces.explain.telling import key_value, time_value
 
 # ---- cells --------------------------------------------------------------------------------------------------
 

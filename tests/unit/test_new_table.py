@@ -285,6 +285,14 @@ def test_a_file_without_header_and_with_its_own_times(tmp_path: Path, capsys: py
     assert cli.make_parser().parse_args(shlex.split(out.partition("Next: tidewheel ")[2])).null == ["-"], "what is said can be typed"
 
 
+def test_nothing_that_a_terminal_would_obey_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.csv").write_text("a\x1b]0;b,ts\n1,2026-01-01T00:00:00\n")
+    assert create(tmp_path, "--from", str(tmp_path / "odd.csv"), "--key", "a") == 1
+    assert create(tmp_path, "--from", str(tmp_path / "odd.csv"), "--key", "a\x1b]0;b", "--dry-run") == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err and "a\\x1b]0;b" in out and "a\\x1b]0;b" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -48,13 +48,13 @@ def shown(said: dict[str, Any], height: int | None = None, width: int = 120) -> 
 
 
 def test_what_is_shown() -> None:
-    streams = (StreamLook("taxi", "kafka", 7, 500, False),)
+    streams = (StreamLook("taxi", "[red]\x1bkafka", 7, 500, False),)
     text = shown(picture(replace(later(rows=1500.0, waits=3.0), streams=streams), BEFORE))
     lines = text.splitlines()
     assert "owned by process 4711" in lines[0] and "00:16:40 UTC" in lines[0]
     assert lines[2].split() == ["table", "rows", "rows/s", "fresh", "historical", "chunks", "memory", "disk", "late", "rejected", "lag"]
     assert lines[3].split() == ["taxi", "1,000", "250", "400", "600", "3", "5", "kB", "70", "kB", "0", "2", "10.0", "s"]
-    assert "taxi: 3 inserts had to wait for the disk" in text and lines[-1].split() == ["kafka", "taxi", "7", "500", "fresh"]
+    assert "taxi: 3 inserts had to wait for the disk" in text and lines[-1].split() == ["[red]\\x1bkafka", "taxi", "7", "500", "fresh"]
     assert "tidewheel create" in shown(picture(replace(BEFORE, tables=()), None))
 
 

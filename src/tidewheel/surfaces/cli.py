@@ -112,7 +112,12 @@ def _version() -> str:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not text.isprintable():  # names of columns come from anywhere, and a terminal would obey them
+        from tidewheel.surfaces.shell.cells import visible
+
+        text = visible(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
 def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
     """What was made, or would be."""
     from tidewheel.model.rule_text import key_text
+    from tidewheel.surfaces.shell.cells import visible
 
     spec = new.spec
     said = f"would be created in {root}" if dry else f"created in {root}" if made else f"is in {root} already, and the same"
@@ -105,7 +106,7 @@ def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
         lines.append(f"  {field.name:<{width}}  {type_:<{wide}}  {', '.join(roles)}".rstrip())
     time = f"{spec.time.column} (whole numbers, {spec.time.unit})" if _counted(spec) else spec.time.column
     lines.append(f"time {time}, key {key_text(spec.key)}, partitions of {spec.partition}")
-    return [*lines, *(f"Note: {note}" for note in new.notes)]
+    return [visible(line) for line in (*lines, *(f"Note: {note}" for note in new.notes))]
 
 
 def _counted(spec: TableSpec) -> bool:

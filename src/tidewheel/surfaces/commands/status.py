@@ -67,13 +67,14 @@ def _watch(warehouse: Warehouse, root: Path, options: argparse.Namespace, ended:
                 _print(found, options.format, console)
         return
     from rich.live import Live
+    from rich.text import Text
 
     from tidewheel.surfaces.status.view import drawn
 
     note = f"every {options.watch:g} s; Ctrl-C ends it"
     with Live(console=console, auto_refresh=False) as live:
         for found in pictures:
-            live.update(drawn(found, console.height, note) if isinstance(found, dict) else found, refresh=True)
+            live.update(drawn(found, console.height, note) if isinstance(found, dict) else Text(found), refresh=True)
 
 
 def _pictures(warehouse: Warehouse, root: Path, every: float, ended: threading.Event) -> Iterator[dict[str, Any] | str]:

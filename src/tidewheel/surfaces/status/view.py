@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tidewheel.surfaces.shell.cells import visible
+
 _COLUMNS = ("table", "rows", "rows/s", "fresh", "historical", "chunks", "memory", "disk", "late", "rejected", "lag")
 
 
@@ -61,7 +63,9 @@ def _streams(streams: list[dict[str, Any]]) -> Grid:
     for name in ("stream", "into", "last batch", "rows in it", ""):
         grid.add_column(name, justify="right" if name in ("last batch", "rows in it") else "left", no_wrap=True, overflow="ellipsis")
     for s in streams:
-        grid.add_row(s["stream"], s["table"], f"{s['last_batch']:,}", amount(s["rows"]), "in chunks" if s["flushed"] else "fresh")
+        grid.add_row(
+            Text(visible(s["stream"])), s["table"], f"{s['last_batch']:,}", amount(s["rows"]), "in chunks" if s["flushed"] else "fresh"
+        )
     return grid
 
 
