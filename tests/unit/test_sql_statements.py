@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -261,6 +262,26 @@ def test_nothing_of_it_is_inserted_if_a_row_is_bad(wh: tw.Warehouse, rows: str, 
         wh.sql(f"INSERT INTO taxi {rows}")
     assert wh.table("taxi").rows == 0 and wh.table("taxi").state().generation == 0
     assert wh.sql("SELECT state FROM system.queries ORDER BY id DESC LIMIT 1").to_pylist() == [{"state": "failed"}]
+
+
+def test_a_list_of_values_is_not_rounded(wh: tw.Warehouse) -> None:
+    wh.sql("CREATE TABLE t (id BIGINT, ts TIMESTAMP, d DOUBLE) WITH (time = 'ts', key = 'id')")
+    with pytest.raises(tw.QueryError, match="column 'id': the list mixes large numbers with ones like 1e0"):
+        wh.sql("INSERT INTO t VALUES (9007199254740993, '2026-01-01', 1e300), (1e0, '2026-01-01', 1)")
+    wh.sql("INSERT INTO t VALUES (9007199254740993, '2026-01-01', 1e300), (1.0, '2026-01-01', NULL), (2, '2026-01-01', 0.1)")
+    assert [row[0] for row in rows_of(wh, "t")] == [1, 2, 9007199254740993]
+
+
+def test_the_page_about_sql_says_what_can_be_typed(wh: tw.Warehouse) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    answers = [wh.sql(statement).to_pylist() for statement in block.split(";") if statement.strip()]
+    assert answers == [[{"created": "taxi"}], [{"rows": 2}], [{"rows": 2}], [{"dropped": "taxi"}]]
+    for options in re.findall(r"^\| `((?:time|key|partition) = [^`]*)`", page, re.MULTILINE):
+        rest = "".join(f", {name} = '{column}'" for name, column in (("time", "ts"), ("key", "plate")) if not options.startswith(name))
+        columns = "plate INT, ts TIMESTAMP, ms_seen BIGINT, lon DOUBLE, lat DOUBLE, src_ip VARCHAR"
+        wh.sql(f"CREATE TABLE t ({columns}) WITH ({options}{rest})")
+        wh.sql("DROP TABLE t")
 
 
 def test_not_null_is_kept(wh: tw.Warehouse) -> None:

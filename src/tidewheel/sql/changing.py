@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.errors import ExistsError, NotFoundError, QueryError
@@ -17,6 +18,9 @@ from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.queries import queries
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.told import ToldResult
+
+_LARGE = float(1 << 53)
+"""From here on a float does not stand for one whole number alone."""
 
 Ask = Callable[[Insert], StatementResult]
 """The rows that an INSERT is to insert, not read yet."""
@@ -88,6 +92,7 @@ def _insert(engine: Engine, insert: Insert, ask: Ask) -> ToldResult:
         columns = _columns(insert, table.spec, rows.schema.names)
         batches = rows.to_batches()
         given = pa.Table.from_batches(batches, rows.schema)
+        _check_rounding(insert, given, columns, table.spec)
         ack = table.insert(_placed(given, columns, table.spec), None, "error")
     told = pa.record_batch([pa.array([ack.rows], pa.int64())], ["rows"])
     return ToldResult(engine.root, insert.text, told, {table.spec.name: ack.generation}, rows)
@@ -114,6 +119,19 @@ def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]
         said = f"the rows have {_so_many(len(given))}, and {_so_many(len(named))} are to be filled: {', '.join(named)}"
         raise _wrong(said, insert, insert.columns[0] if insert.columns else insert.table)
     return named
+
+
+def _check_rounding(insert: Insert, given: pa.Table, columns: list[str], spec: TableSpec) -> None:
+    """The values of a list have one type: beside 1e0, DuckDB makes a DOUBLE of 9007199254740993 too, which is then another number."""
+    if not insert.rows.lstrip().upper().startswith("VALUES"):
+        return
+    for name, values in zip(columns, given.columns, strict=True):
+        if not pa.types.is_floating(values.type) or pa.types.is_floating(spec.schema.field(name).type):
+            continue
+        if pc.any(pc.greater_equal(pc.abs(values), _LARGE)).as_py():
+            raise QueryError(
+                f"column {name!r}: the list mixes large numbers with ones like 1e0, and would round them; write all as whole numbers"
+            )
 
 
 def _column(name: str, spec: TableSpec, insert: Insert, at: Named) -> str:
