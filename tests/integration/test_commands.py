@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,12 +226,15 @@ def test_status_goes_on_when_the_owner_dies(tmp_path: Path) -> None:
         assert terminal.end()[0] == 0
 
 
-def test_status_as_lines_of_json(place: Path) -> None:
-    terminal = Terminal(place, "status", "-w", "wh", "--watch", "0.1", "--format", "json")
-    lines = [json.loads(terminal.shows("\\{.*\n")) for _ in range(3)]
-    terminal.interrupt()
-    assert terminal.end()[0] == 0
-    assert lines[0]["at"] < lines[1]["at"] < lines[2]["at"] and all(line["tables"][0]["rows_per_second"] is not None for line in lines)
+def test_status_as_lines_of_json(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In this process: Ctrl-C comes after a second."""
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    assert cli.main(["status", "-w", str(place / "wh"), "--watch", "0.05", "--format", "json"]) == 0
+    timer.join()
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert lines and all(line["tables"][0]["rows_per_second"] is not None and line["total"]["rows"] >= 3500 for line in lines)
+    assert [line["at"] for line in lines] == sorted({line["at"] for line in lines})
 
 
 def test_explain(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
