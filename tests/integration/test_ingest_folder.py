@@ -97,6 +97,15 @@ def test_files_as_they_come(spark: SparkSession, tmp_path: Path) -> None:  # noq
         assert taxi.insert([], package=f"file:{folder}/a.csv").duplicate and stream.startswith("taxi-")
 
 
+def test_one_file(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    """As `tidewheel create --from FILE` advises."""
+    put(tmp_path, "a.csv", csv(0, 100))
+    put(tmp_path, "b.csv", csv(100, 100))
+    with tw.open(tmp_path / "wh") as wh:
+        tws.ingest(spark, str(tmp_path / "a.csv"), tmp_path / "wh" / "taxi", time="ts", key="plate", trigger="once").awaitTermination()
+        assert keys(wh.table("taxi")) == list(range(100))
+
+
 def test_what_cannot_work_is_said_at_once(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     folder, path = tmp_path / "in", tmp_path / "wh" / "t"
     make = {"time": "ts", "key": "plate"}
