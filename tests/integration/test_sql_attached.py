@@ -243,6 +243,29 @@ def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -
     assert sessions.results == 0
 
 
+def test_versions_are_held_while_one_of_their_results_is_read(
+    both: tuple[OwnedEngine, AttachedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, client = both
+    owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error").insert(some(0, 20_000), None, "error")
+    assert owner.listener is not None and owner.listener._handlers is not None
+    sessions = owner.listener._handlers.sessions
+    monkeypatch.setattr("tidewheel.cluster.held.EXPIRES", 0.5)
+    (table,) = client.versions(["taxi"])
+    result = table.query(Query())
+    for _ in range(4):
+        time.sleep(0.2)
+        assert sum(batch.num_rows for batch in result) == 20_000
+        for session in list(sessions._sessions):
+            sessions.expire(session)
+    assert len(table.query(Query(key=(0, 9)))) == 10
+    time.sleep(0.6)
+    for session in list(sessions._sessions):
+        sessions.expire(session)
+    with pytest.raises(NotFoundError, match="not held any more"):
+        table.query(Query())
+
+
 def test_tables_that_are_not_there(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, _ = both
     owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")

@@ -72,7 +72,7 @@ class Handlers:
             case ask.TableRequest():
                 return self._of_table(session, request)
             case ask.AskPinned(held, place, query):
-                return self._asked(session, self.sessions.version(session, held, place), query)
+                return self._asked(session, self.sessions.version(session, held, place), query, held)
             case ask.PinTables(names):
                 return self._pinned(session, self.engine.versions(names)), None
             case ask.ResultRequest():
@@ -133,9 +133,9 @@ class Handlers:
                 return self.ship(session, table.changes(after, upto, columns))
         return self._simple(table, request), None
 
-    def _asked(self, session: str, table: TableEngine | PinnedTable, query: Query) -> Answer:
+    def _asked(self, session: str, table: TableEngine | PinnedTable, query: Query, of: int = 0) -> Answer:
         result = table.query(query)
-        return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(table.spec))
+        return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(table.spec), of)
 
     def _pinned(self, session: str, tables: Sequence[PinnedTable]) -> ask.PinnedTables:
         said = tuple(ask.PinnedAs(table.spec, table.generation, table.about) for table in tables)
@@ -204,11 +204,13 @@ class Handlers:
 
     # ---- results ----------------------------------------------------------------------------------------
 
-    def ship(self, session: str, result: Result, bare: bool = False) -> Answer:
-        """A result on its way to whoever asked: with its rows if they are few, else with the number to read it by."""
+    def ship(self, session: str, result: Result, bare: bool = False, of: int = 0) -> Answer:
+        """A result on its way to whoever asked: with its rows if they are few, else with the number to read it by.
+
+        `of`: the number of the versions that were asked."""
         if result.is_small(FEW_ROWS) and (answer := self._with_rows(result, bare)) is not None:
             return answer
-        held, cheap = self.sessions.hold(session, result), result._counts_cheaply()
+        held, cheap = self.sessions.hold(session, result, of), result._counts_cheaply()
         return ask.Answer(held, result.generation, result.stats, result.warning, result.known_rows(), cheap), stream(result.schema)
 
     def _with_rows(self, result: Result, bare: bool) -> Answer | None:

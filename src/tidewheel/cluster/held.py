@@ -62,6 +62,8 @@ class HeldResult:
     touched: float
     readings: dict[int, Reading] = field(default_factory=dict)
     """Those that were begun and not ended, without those that are being read just now."""
+    of: int = 0
+    """The number of the versions that it is a result of, if they are held too: who reads it may ask them again."""
 
 
 @dataclass(slots=True)
@@ -91,9 +93,9 @@ class Sessions:
             dropped = self._sessions.pop(session, None)
         del dropped  # outside the lock: letting go of a version may delete files
 
-    def hold(self, session: str, result: Result) -> int:
-        """Returns the number to ask for it by."""
-        return self._hold(session, HeldResult(result, time.monotonic()))
+    def hold(self, session: str, result: Result, of: int = 0) -> int:
+        """Returns the number to ask for it by. `of`: that of the versions that were asked."""
+        return self._hold(session, HeldResult(result, time.monotonic(), of=of))
 
     def hold_versions(self, session: str, tables: Sequence[PinnedTable]) -> int:
         """The same, for versions of tables."""
@@ -120,10 +122,13 @@ class Sessions:
 
     def _get(self, session: str, number: int) -> Held:
         with self._lock:
-            held = self._sessions.get(session, {}).get(number)
+            mine = self._sessions.get(session, {})
+            held = mine.get(number)
             if held is None:
                 raise NotFoundError(f"this result is not held any more: nobody read it for {EXPIRES / 60:.0f} minutes. Ask the query again")
             held.touched = time.monotonic()
+            if isinstance(held, HeldResult) and held.of in mine:
+                mine[held.of].touched = held.touched
             return held
 
     def release(self, session: str, numbers: tuple[int, ...]) -> None:
