@@ -358,6 +358,25 @@ def test_keys_of_other_kinds(wh: tw.Warehouse) -> None:
         wh.sql("INSERT INTO flows VALUES ('10.0.0.300', 1, 'a')")
 
 
+def test_columns_that_differ_only_in_case(wh: tw.Warehouse) -> None:
+    """SQL cannot tell them apart, and must not read one for the other."""
+    schema = pa.schema([("id", pa.int64()), ("ID", pa.string()), ("ts", pa.timestamp("us")), ("id_1", pa.float16())])
+    wh.create_table("t", schema, time="ts", key="id").insert([{"id": i, "ID": f"x{i}", "ts": DAY, "id_1": 0.5} for i in range(3)])
+    names = wh.sql("SELECT * FROM t").schema.names
+    assert len({name.lower() for name in names} | {"id"}) == 5 and names[2:] == ["ts", "id_1"]
+    for statement in ("SELECT * FROM t", "SELECT * FROM t ORDER BY ALL", "SELECT DISTINCT * FROM t", "FROM (FROM t)"):
+        assert sorted(tuple(row.values()) for row in wh.sql(statement).to_pylist()) == [(i, f"x{i}", DAY, 0.5) for i in range(3)], statement
+    assert told(wh, f'SELECT "{names[0]}" FROM t WHERE "{names[1]}" = \'x2\'') == [2]
+    assert told(wh, f'SELECT "{names[1]}" FROM t WHERE "{names[0]}" >= 2') == ["x2"] and told(wh, "SELECT count(*) FROM t") == [3]
+    for statement in ("SELECT id FROM t", 'SELECT "ID" FROM t', "SELECT max(id) FROM t", "SELECT ts FROM t WHERE id = 1"):
+        with pytest.raises(tw.QueryError, match='(?i)column "id"'):
+            wh.sql(statement)
+    wh.sql("INSERT INTO t (id, \"ID\", ts) VALUES (7, 'seven', '2026-01-01')")
+    assert len(wh.table("t").query(key=7)) == 1
+    with pytest.raises(tw.QueryError, match="differ only in case; write the one that is meant"):
+        wh.sql("INSERT INTO t (Id, ts) VALUES (1, '2026-01-01')")
+
+
 def test_dictionary_columns(wh: tw.Warehouse) -> None:
     schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("kind", pa.dictionary(pa.int32(), pa.string()))])
     wh.create_table("t", schema, time="ts", key="id")

@@ -94,7 +94,7 @@ class Session:
         source = TableSource(spec)
         hidden = f"{name}·rows"
         self.connection._register_arrow_source(hidden, source)
-        columns = ", ".join(quoted(column) for column in spec.schema.names)
+        columns = ", ".join(map(quoted, source.columns))
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {columns} FROM {quoted(hidden)}")
         self._sources[name.lower()] = source  # SQL does not tell upper from lower case
         return source

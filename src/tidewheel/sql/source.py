@@ -37,11 +37,14 @@ class TableSource(ArrowScanSource):
         """About how many rows there are."""
         self.offered: dict[str, Condition] | None = None
         """The filters that were taken while a statement was planned, by the text that DuckDB's plan has for them, if that is wanted."""
-        name = "·"
-        while name in spec.schema.names:
-            name += "·"
-        self._declared = pa.schema([pa.field(name, pa.bool_()), *(field.with_type(_shown(field.type)) for field in spec.schema)])
-        self._changed = self._declared.types[1:] != spec.schema.types
+        self.columns = _told_apart(spec.schema.names)
+        """The table's columns, as statements name them."""
+        nothing = "·"
+        while nothing in self.columns:
+            nothing += "·"
+        shown = [pa.field(name, _shown(field.type), field.nullable) for name, field in zip(self.columns, spec.schema, strict=True)]
+        self._declared = pa.schema([pa.field(nothing, pa.bool_()), *shown])
+        self._changed = self._declared.types[1:] != spec.schema.types or self.columns != spec.schema.names
 
     def rows(self) -> int | None:
         return self.about
@@ -62,12 +65,27 @@ class TableSource(ArrowScanSource):
         numbers = range(len(self._declared)) if columns is None else columns
         conditions = [found for one in filters if (found := condition_of(one, self.spec.schema)) is not None]
         assert len(conditions) == len(filters)
-        scan = self.opens(self.spec, [self._declared.names[n] for n in numbers if n], all_of(conditions))
+        scan = self.opens(self.spec, [self.spec.schema.names[n - 1] for n in numbers if n], all_of(conditions))
         schema = pa.schema([self._declared.field(n) for n in numbers])
         if self._changed:
             scan = _cast(scan, pa.schema([field for field in schema if field.name != self._declared.names[0]]))
         batches: Iterator[pa.RecordBatch] = iter(scan) if 0 not in numbers else _with_nothing(scan, list(numbers), schema)
         return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(), columns is not None
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Names that differ in more than case, which SQL ignores: of id and ID it would read one twice. They become id_1 and ID_2, and neither
+    is called id, so nobody reads the other one by mistake."""
+    lower = [name.lower() for name in names]
+    taken = set(lower)
+    told: list[str] = []
+    for i, name in enumerate(names):
+        new, number = name, lower[: i + 1].count(lower[i])
+        while lower.count(lower[i]) > 1 and new.lower() in taken:
+            new, number = f"{name}_{number}", number + len(names)
+        taken.add(new.lower())
+        told.append(new)
+    return told
 
 
 def _shown(type_: pa.DataType) -> pa.DataType:
@@ -79,7 +97,7 @@ def _shown(type_: pa.DataType) -> pa.DataType:
 
 def _cast(scan: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in scan:
-        yield batch.cast(schema) if len(schema) else batch
+        yield batch.rename_columns(schema.names).cast(schema) if len(schema) else batch
 
 
 def _with_nothing(scan: Iterable[pa.RecordBatch], numbers: list[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
