@@ -14,7 +14,7 @@ class _Hold:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.number = number
-        connection.holds(self, number)
+        connection.holds_versions(self, number)
 
 
 class AttachedVersion:

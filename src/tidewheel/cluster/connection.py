@@ -12,6 +12,7 @@ import os
 import secrets
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -50,6 +51,9 @@ _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific
 
 _numbers = itertools.count(1)
 
+_MANY = 16
+"""Versions that nobody needs any more, and that the owner is told of at once; of fewer it hears with the next request for versions."""
+
 
 class Connection:
     """One session with an owner. Every method may be called from any thread."""
@@ -65,7 +69,9 @@ class Connection:
         self._closed = False
         self._retired = False
         self._held: set[int] = set()
-        """Results that the owner holds for us."""
+        """What the owner holds for us."""
+        self._unneeded: deque[int] = deque()
+        """Versions of these that the owner is still to be told of."""
         self._lock = threading.Lock()
         self._aside = Aside()
         # a pool of its own: a connection that another client of this process broke must not be taken for ours
@@ -207,6 +213,31 @@ class Connection:
         letting_go.atexit = False
         return letting_go
 
+    def holds_versions(self, hold: object, number: int) -> None:
+        """The same for versions, of which a statement needs some each time: to let go of them costs no call of its own."""
+        with self._lock:
+            self._held.add(number)
+        weakref.finalize(hold, self._put_off, number).atexit = False
+
+    def _put_off(self, number: int) -> None:
+        """In a finalizer: nothing here waits for a lock."""
+        self._unneeded.append(number)
+        if self._retired or len(self._unneeded) >= _MANY:
+            for one in self._drained():
+                self._let_go(one)
+
+    def unneeded(self) -> tuple[int, ...]:
+        """Versions that the owner can let go of; the caller tells it."""
+        numbers = tuple(self._drained())
+        with self._lock:
+            self._held.difference_update(numbers)
+        return numbers
+
+    def _drained(self) -> Iterator[int]:
+        with suppress(IndexError):
+            while True:
+                yield self._unneeded.popleft()
+
     def _let_go(self, number: int) -> None:
         self._aside.later(partial(self._release, number))
 
@@ -259,8 +290,9 @@ class Connection:
         """Close it as soon as nobody holds a result that is still with the owner."""
         if self._held and not self.lost:
             gc.collect()  # an error that somebody caught holds the result it came from, in a circle with its own traceback
+        self._retired = True
+        self.unneeded()  # they end with the session
         with self._lock:
-            self._retired = True
             wait = bool(self._held) and not self.lost
         if not wait:
             self.close()

@@ -73,7 +73,8 @@ class Handlers:
                 return self._of_table(session, request)
             case ask.AskPinned(held, place, query):
                 return self._asked(session, self.sessions.version(session, held, place), query, held)
-            case ask.PinTables(names):
+            case ask.PinTables(names, release):
+                self.sessions.release(session, release)
                 return self._pinned(session, self.engine.versions(names)), None
             case ask.ResultRequest():
                 return self._of_result(request, self.sessions.get(session, request.result))
@@ -123,7 +124,8 @@ class Handlers:
         match request:
             case ask.Ask(_, query):
                 return self._asked(session, table, query)
-            case ask.PinTable():
+            case ask.PinTable(_, release):
+                self.sessions.release(session, release)
                 return self._pinned(session, [table.pinned()]), None
             case ask.Rejects():
                 return self.ship(session, table.rejects())

@@ -72,9 +72,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class PinTables:
-    """Hold these tables, all as they are at one moment: `PinnedTables`."""
+    """Hold these tables, all as they are at one moment: `PinnedTables`. `release`: versions that were held before, and need not be."""
 
     names: tuple[str, ...]
+    release: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,8 @@ class Ask(TableRequest):
 @dataclass(frozen=True, slots=True)
 class PinTable(TableRequest):
     """Hold it as it is now: `PinnedTables`."""
+
+    release: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
