@@ -245,7 +245,7 @@ def test_the_short_way_has_limits_too(wh: tw.Warehouse) -> None:
         ("SELECT nofunction(id) FROM taxi", "Function with name nofunction does not exist"),
         ("SELECT id + s FROM taxi", "LINE 1: SELECT id + s FROM taxi\n                  ^"),
         ("SELECT * FROM system.chunk", "there is no table system.chunk. Did you mean 'chunks'?"),
-        ("INSERT INTO taxi VALUES (1)", "insert rows with table.insert"),
+        ("INSERT INTO taxi VALUES (1)", "the rows have 1 column, and 4 columns are to be filled: id, ts, v, s"),
         ("SELECT 1; SELECT 2", "one statement at a time: there are 2 here"),
         (5, "a statement is SQL text like"),
         ("  ", "a statement is SQL text like"),
