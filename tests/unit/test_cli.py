@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tidewheel as tw
 from tidewheel.errors import StorageError
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
@@ -185,6 +187,36 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     with process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait(30) == 0
+
+
+def run_in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    line = line.replace("tidewheel", f"{shlex.quote(sys.executable)} -m tidewheel.surfaces.cli")
+    return subprocess.run(["sh", "-c", line], capture_output=True, env={**os.environ, **environment}, timeout=60)
+
+
+def test_a_terminal_that_is_not_utf8() -> None:
+    done = run_in_shell("tidewheel create --help", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and done.stderr == b"" and rb"A,B,\u2026" in done.stdout
+
+
+def test_words_that_are_not_utf8(tmp_path: Path) -> None:
+    """They are an error, unless they are the name of a file."""
+    done = run_in_shell("tidewheel create t -w wh --column \"$(printf '\\377'):int64\" --column ts:timestamp --key a")
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"not UTF-8" in done.stderr
+    done = run_in_shell(f"cd {tmp_path}; tidewheel create t -w \"$(printf '\\377')\" --column a:int64 --column ts:timestamp --key a")
+    assert done.returncode == 0 and rb"created in \udcff" in done.stdout
+
+
+@pytest.mark.parametrize(("closed", "said"), [("<&-", b"n\n1\n"), ("<&- >&- 2>&-", b"")])
+def test_streams_that_are_closed(closed: str, said: bytes, tmp_path: Path) -> None:
+    tw.open(tmp_path / "wh").close()
+    done = run_in_shell(f"tidewheel sql -w {tmp_path / 'wh'} -c 'SELECT 1 AS n' --format csv {closed}")
+    assert done.returncode == 0 and done.stderr == b"" and done.stdout == said
+
+
+def test_a_full_disk_is_told_without_its_number() -> None:
+    done = run_in_shell("tidewheel completion zsh > /dev/full")
+    assert done.returncode == 1 and done.stderr.startswith(b"tidewheel: No space left on device\n")
 
 
 def test_it_runs_as_a_module() -> None:

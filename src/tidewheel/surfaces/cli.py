@@ -6,6 +6,7 @@ Nothing heavy is imported here: `tidewheel --help` answers at once, and each com
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import select
 import sys
@@ -41,6 +42,7 @@ _WITHOUT_WAREHOUSE = {"restore", "demo", "torture", "completion"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_streams()
     parser = make_parser()
     try:
         options = parser.parse_args(argv)
@@ -69,6 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"tidewheel: {_one_line(error)}", file=sys.stderr)
         return 1
+    except UnicodeEncodeError:  # a name or a text that was typed, since all that is printed can be
+        if getattr(options, "debug", False) or _is_text(sys.argv if argv is None else argv):
+            raise
+        print("tidewheel: a text of the command line is not UTF-8. If it is right, the locale is not: try LC_ALL=C.UTF-8", file=sys.stderr)
+        return 1
 
 
 def make_parser() -> Parser:
@@ -93,11 +100,29 @@ def make_parser() -> Parser:
     return parser
 
 
+def _open_streams() -> None:
+    """A stream that whoever started us closed is an empty one; what the encoding of a terminal does not have is printed as `\\u2026`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 — as long as the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _reader_is_gone() -> bool:
     """Whether nobody reads what this process prints any more."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _is_text(words: Sequence[str]) -> bool:
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _version() -> str:
@@ -110,9 +135,9 @@ def _version() -> str:
 
 
 def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if not text.isprintable():  # names of columns come from anywhere, and a terminal would obey them
         from tidewheel.surfaces.shell.cells import visible
 

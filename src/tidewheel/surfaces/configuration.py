@@ -63,7 +63,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             continue
         setting = name.lower()
         if setting not in _TYPES:
-            known = [PREFIX + one.upper() for one in _TYPES] + [PREFIX + one for one in sorted(OTHERS)]
+            known = [PREFIX + one.upper() for one in ("warehouse", *_TYPES)]
             raise SettingsError(f"the environment has {variable}, and there is no setting {setting!r}.{near(variable, known)} Unset it")
         found[setting] = _checked(setting, _parsed(setting, environment[variable].strip(), variable), variable)
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -90,9 +89,8 @@ def _batch(session: Session, source: Iterator[Piece], options: argparse.Namespac
                     raise InputError(f"--output takes the answer to one statement, and there is another: {piece.text[:60]}")
                 session.output, asked = options.output, True
             session.run(piece)
-        except BrokenPipeError:  # whoever reads it has enough, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+        except BrokenPipeError:  # whoever reads it has enough: cli knows what to do
+            raise
         except (TidewheelError, OSError) as e:
             if debug:
                 raise
