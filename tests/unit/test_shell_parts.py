@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from tidewheel.errors import InputError, StorageError
 from tidewheel.surfaces.shell import files, grid
 from tidewheel.surfaces.shell.answers import duration
-from tidewheel.surfaces.shell.cells import texts, visible
+from tidewheel.surfaces.shell.cells import json_texts, texts, visible
 from tidewheel.surfaces.shell.completion import candidates
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.statements import is_complete, pieces_of, split, typed
@@ -140,6 +140,23 @@ def test_values_as_text() -> None:
     assert texts(pa.array([{"a": dt.date(2026, 1, 1), "b": Decimal("1.50")}])) == ['{"a": "2026-01-01", "b": "1.50"}']
     assert texts(pa.array([2**62], pa.timestamp("us"))) != [""], "a time that Python has no date for"
     assert texts(pa.array([(1, 2, 3 * 10**9)], pa.month_day_nano_interval())) == ["1 month 2 days 3 seconds"]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+def test_times_without_end(kind: pa.DataType) -> None:
+    """What DuckDB calls infinity has its name in every format, also within lists, where it is no valid JSON otherwise."""
+    most = (1 << kind.bit_width - 1) - 1
+    column = pa.array([most, -most, 0, None], pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)
+    first = texts(column)[2]
+    assert first is not None and first.startswith("1970-01-01") and first.endswith("Z") == (kind == pa.timestamp("us", "UTC"))
+    assert texts(column) == ["infinity", "-infinity", first, None]
+    lists = pa.ListArray.from_arrays([0, 2, 4], column)
+    found = [json.loads(text) for text in json_texts(lists)]
+    assert found[0] == ["infinity", "-infinity"] and found[1][1] is None
+    maps = pa.MapArray.from_arrays([0, 1], column[:1], pa.StructArray.from_arrays([column[:1], pa.array([1.5])], ["a", "b"]))
+    assert [json.loads(text) for text in json_texts(maps)] == [{"infinity": {"a": "infinity", "b": 1.5}}]
+    far = pa.array([1 << 62], pa.timestamp("us"))
+    assert json_texts(far) == [json.dumps(texts(far)[0])]
     assert visible("a\x1b[31m\nb\u202ec") == "a\\x1b[31m\\nb\\u202ec" and visible("日本 ä") == "日本 ä"
 
 

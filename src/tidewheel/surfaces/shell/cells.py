@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_BEYOND = {
+    **{f"<value out of range: {(1 << bits) - 1}>": "infinity" for bits in (31, 63)},
+    **{f"<value out of range: {1 - (1 << bits)}>": "-infinity" for bits in (31, 63)},
+    "<value out of range: 86400000000>": "24:00:00",
+}
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -26,7 +30,7 @@ def texts(column: pa.Array) -> list[str | None]:
         return [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()]
     if not pa.types.is_nested(kind) and not pa.types.is_duration(kind) and not pa.types.is_interval(kind):
         try:
-            return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+            return _temporal(column) if pa.types.is_temporal(kind) else column.cast(pa.string()).to_pylist()
         except pa.ArrowException:  # Arrow cannot, or not for these values
             pass
     return [_text(value) for value in column]
@@ -40,7 +44,7 @@ def json_texts(column: pa.Array) -> list[str]:
     if pa.types.is_floating(kind):
         return ["null" if one is None or one.lstrip("-") in ("nan", "inf") else one for one in found]
     if pa.types.is_timestamp(kind):
-        return ["null" if one is None else f'"{one.replace(" ", "T", 1)}"' for one in found]
+        return ["null" if one is None else f'"{one if one[0] == "<" else one.replace(" ", "T", 1)}"' for one in found]
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         return ["null" if one is None else one for one in found]
     return ["null" if one is None else json.dumps(one, ensure_ascii=False) for one in found]
@@ -61,6 +65,15 @@ def _escaped(found: re.Match[str]) -> str:
     return _NAMED.get(mark) or (f"\\x{ord(mark):02x}" if ord(mark) < 256 else f"\\u{ord(mark):04x}")
 
 
+def _temporal(column: pa.Array) -> list[str | None]:
+    """Arrow has no words for what DuckDB calls infinity, nor for the end of a day; with a zone it would show another time instead."""
+    zone = ""
+    if pa.types.is_timestamp(column.type) and column.type.tz in ("UTC", "Etc/UTC"):
+        column, zone = column.cast(pa.timestamp(column.type.unit)), "Z"
+    found = column.cast(pa.string()).to_pylist()
+    return [text if text is None else _BEYOND.get(text, text) if text[0] == "<" else text + zone for text in found]
+
+
 def _plain(column: pa.Array) -> pa.Array:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -79,27 +92,43 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _text(scalar: pa.Scalar) -> str | None:
     if not scalar.is_valid:
         return None
+    if pa.types.is_nested(scalar.type):
+        return json.dumps(_nested(scalar), ensure_ascii=False)
+    value = _value(scalar)
+    return _interval(value) if isinstance(value, pa.MonthDayNano) else str(value)
+
+
+def _nested(scalar: pa.Scalar) -> Any:
+    """A list, a struct or a map with all that is in it, as JSON can have it."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.UnionScalar):
+        return _nested(scalar.value)
+    if isinstance(scalar, pa.MapScalar):
+        pairs = (tuple(entry.values()) for entry in scalar.values)
+        return {str(_storable(_value(key))): _nested(value) for key, value in pairs}
+    if isinstance(scalar, pa.StructScalar):
+        return {name: _nested(value) for name, value in scalar.items()}
+    if pa.types.is_nested(scalar.type):
+        return [_nested(one) for one in scalar.values]
+    return _storable(_value(scalar))
+
+
+def _value(scalar: pa.Scalar) -> Any:
     try:
-        value = scalar.as_py(maps_as_pydicts="lossy")
+        return scalar.as_py()
     except (OverflowError, ValueError):  # a time that Python has no date for
-        return str(getattr(scalar, "value", "?"))
-    if isinstance(value, pa.MonthDayNano):
-        return _interval(value)
-    return json.dumps(_storable(value), ensure_ascii=False) if isinstance(value, (list, dict, tuple)) else str(value)
+        return texts(pa.array([scalar], scalar.type))[0]
 
 
 def _storable(value: Any) -> Any:
-    """As JSON can have it."""
+    """A value that is not nested, as JSON can have it."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {str(key): _storable(one) for key, one in value.items()}
     if isinstance(value, pa.MonthDayNano):
         return _interval(value)
-    if isinstance(value, (list, tuple)):
-        return [_storable(one) for one in value]
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
