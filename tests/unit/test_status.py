@@ -43,7 +43,7 @@ def test_totals() -> None:
 
 def shown(said: dict[str, Any], height: int | None = None, width: int = 120) -> str:
     console = Console(file=(out := io.StringIO()), width=width)
-    console.print(drawn(said, height))
+    console.print(drawn(said, width, height))
     return out.getvalue()
 
 
@@ -56,6 +56,17 @@ def test_what_is_shown() -> None:
     assert lines[3].split() == ["taxi", "1,000", "250", "400", "600", "3", "5", "kB", "70", "kB", "0", "2", "10.0", "s"]
     assert "taxi: 3 inserts had to wait for the disk" in text and lines[-1].split() == ["[red]\\x1bkafka", "taxi", "7", "500", "fresh"]
     assert "tidewheel create" in shown(picture(replace(BEFORE, tables=()), None))
+
+
+@pytest.mark.parametrize("width", range(20, 121, 4))
+def test_a_narrow_terminal_has_fewer_columns_but_no_half_ones(width: int) -> None:
+    said = picture(replace(later(rows=1500.0), tables=(TAXI, replace(TAXI, name="b", rows=123_456, disk_bytes=10**12))), BEFORE)
+    whole, text = shown(said, width=150).splitlines(), shown(said, width=width)
+    lines = text[text.index("table") :].splitlines()
+    assert "…" not in text and max(map(len, lines)) <= width
+    for line, all_of_it in zip(lines, whole[2:], strict=True):
+        assert set(line.split()) <= set(all_of_it.split())
+    assert lines[0].split() == whole[2].split() if width > 90 else "rows" in lines[0]
 
 
 def test_it_fits_the_screen() -> None:

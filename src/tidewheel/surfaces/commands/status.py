@@ -74,7 +74,7 @@ def _watch(warehouse: Warehouse, root: Path, options: argparse.Namespace, ended:
     note = f"every {options.watch:g} s; Ctrl-C ends it"
     with Live(console=console, auto_refresh=False) as live:
         for found in pictures:
-            live.update(drawn(found, console.height, note) if isinstance(found, dict) else Text(found), refresh=True)
+            live.update(drawn(found, console.width, console.height, note) if isinstance(found, dict) else Text(found), refresh=True)
 
 
 def _pictures(warehouse: Warehouse, root: Path, every: float, ended: threading.Event) -> Iterator[dict[str, Any] | str]:
@@ -103,7 +103,7 @@ def _print(found: dict[str, Any], format_: str, console: Any) -> None:
         return
     from tidewheel.surfaces.status.view import drawn
 
-    console.print(drawn(found))
+    console.print(drawn(found, console.width))
 
 
 def _console() -> Any:
