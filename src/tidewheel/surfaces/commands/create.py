@@ -92,18 +92,20 @@ def run(options: argparse.Namespace) -> int:
 
 def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
     """What was made, or would be."""
+    from rich.cells import cell_len
+
     from tidewheel.model.rule_text import key_text
     from tidewheel.surfaces.shell.cells import visible
 
     spec = new.spec
     said = f"would be created in {root}" if dry else f"created in {root}" if made else f"is in {root} already, and the same"
     lines = [f"Table {spec.name} {said}:"]
-    width = max(len(name) for name in spec.schema.names)
+    names = [visible(name) for name in spec.schema.names]
     types = [str(field.type) for field in spec.schema]
-    wide = max(len(type_) for type_ in types)
-    for field, type_ in zip(spec.schema, types, strict=True):
+    width, wide = max(map(cell_len, names)), max(map(len, types))
+    for field, name, type_ in zip(spec.schema, names, types, strict=True):
         roles = ["key"] * (field.name in spec.key.columns) + ["time"] * (field.name == spec.time.column)
-        lines.append(f"  {field.name:<{width}}  {type_:<{wide}}  {', '.join(roles)}".rstrip())
+        lines.append(f"  {name}{' ' * (width - cell_len(name))}  {type_:<{wide}}  {', '.join(roles)}".rstrip())
     time = f"{spec.time.column} (whole numbers, {spec.time.unit})" if _counted(spec) else spec.time.column
     lines.append(f"time {time}, key {key_text(spec.key)}, partitions of {spec.partition}")
     return [visible(line) for line in (*lines, *(f"Note: {note}" for note in new.notes))]
@@ -178,8 +180,12 @@ def _sample(options: argparse.Namespace) -> Sample:
 
 def _file(given: Path) -> Path:
     path = given.expanduser()
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give one of its files")
+    if not path.exists():
+        raise NotFoundError(f"there is no file {path}")
     if not path.is_file():
-        raise NotFoundError(f"{path} is a folder: give one of its files" if path.is_dir() else f"there is no file {path}")
+        raise InputError(f"{path} is a pipe or a device: give a file, which can be read more than once")
     return path
 
 
