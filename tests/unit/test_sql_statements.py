@@ -17,6 +17,7 @@ import pytest
 import tidewheel as tw
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import ColumnKey, Ip, ZOrder
+from tidewheel.sql.system import TABLES
 
 DAY = dt.datetime(2026, 1, 1)
 SCHEMA = pa.schema([("plate", pa.int32()), ("ts", pa.timestamp("us")), ("speed", pa.float32()), ("note", pa.string())])
@@ -410,3 +411,29 @@ def test_explain_analyze_runs_when_it_is_read_and_can_be_cancelled(wh: tw.Wareho
         wh.sql(
             "EXPLAIN ANALYZE SELECT sum(a.plate + b.plate + c.plate + d.plate) FROM taxi a, taxi b, taxi c, taxi d", timeout=0.1
         ).to_arrow()
+
+
+# ---- many at once -------------------------------------------------------------------------------------------
+
+
+def test_system_tables_while_tables_come_and_go(wh: tw.Warehouse) -> None:
+    wh.sql(TAXI)
+    over = threading.Event()
+
+    def change() -> None:
+        while not over.is_set():
+            wh.sql(TAXI.replace("taxi", "other"))
+            wh.sql("INSERT INTO other (plate, ts) VALUES (1, '2026-01-01')")
+            wh.sql("DROP TABLE other")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        give_up = time.monotonic() + 1
+        while time.monotonic() < give_up:
+            for name in TABLES:
+                wh.sql(f"SELECT * FROM system.{name}").to_arrow()
+    finally:
+        over.set()
+        thread.join()
+    assert told(wh, "SELECT name FROM system.tables") == ["taxi"]

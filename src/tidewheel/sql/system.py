@@ -9,17 +9,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tidewheel.cluster.protocol import Engine, TableEngine
-from tidewheel.errors import NotFoundError, QueryError
+from tidewheel.errors import ClosedError, NotFoundError, QueryError
+from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.sql.queries import queries
+
+T = TypeVar("T")
 
 Rows = Iterator[tuple[Any, ...]]
 
@@ -41,12 +44,18 @@ def system_table(engine: Engine, name: str) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema)
 
 
-def _each(engine: Engine) -> Iterator[tuple[str, TableEngine]]:
+def _each(engine: Engine, tell: Callable[[TableEngine], T]) -> Iterator[tuple[TableSpec, T]]:
+    """What each table tells."""
     for name in engine.tables():
         try:
-            yield name, engine.table(name)
+            table = engine.table(name)
+            told = tell(table)
         except NotFoundError:  # it was dropped just now
             continue
+        except ClosedError:
+            engine.tables()  # raises if it was the warehouse that was closed
+            continue
+        yield table.spec, told
 
 
 def _moment(axis: TimeAxis, code: int) -> dt.datetime | None:
@@ -62,28 +71,30 @@ def _rule(spec: TableSpec) -> str:
 
 
 def _tables(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        spec, state = table.spec, table.state()
+    for spec, state in _each(engine, lambda table: table.state()):
         yield (
-            name, ", ".join(spec.key.columns), _rule(spec), spec.time.column, spec.time.unit, spec.partition, len(spec.schema), state.rows,
-            state.fresh_rows, state.historical_rows, state.chunks, state.trees, state.sealed, state.memory_bytes, state.disk_bytes,
-            state.generation,
+            spec.name, ", ".join(spec.key.columns), _rule(spec), spec.time.column, spec.time.unit, spec.partition, len(spec.schema),
+            state.rows, state.fresh_rows, state.historical_rows, state.chunks, state.trees, state.sealed, state.memory_bytes,
+            state.disk_bytes, state.generation,
         )  # fmt: skip
 
 
 def _columns(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        spec = table.spec
+    for spec, _ in _each(engine, lambda table: None):
         for i, column in enumerate(spec.schema):
             key, time = column.name in spec.key.columns, column.name == spec.time.column
-            yield name, column.name, i + 1, str(column.type), column.nullable and not key and not time, key, time, spec.field_ids[i]
+            yield spec.name, column.name, i + 1, str(column.type), column.nullable and not key and not time, key, time, spec.field_ids[i]
 
 
 def _records(engine: Engine) -> Iterator[tuple[TableSpec, ChunkRecord]]:
-    for _, table in _each(engine):
-        pin = table.pin(Query())
-        table.unpin(pin.id)
-        yield from ((table.spec, chunk) for chunk in pin.chunks)
+    for spec, pin in _each(engine, _pin):
+        yield from ((spec, chunk) for chunk in pin.chunks)
+
+
+def _pin(table: TableEngine) -> Pin:
+    pin = table.pin(Query())
+    table.unpin(pin.id)
+    return pin
 
 
 def _chunks(engine: Engine) -> Rows:
@@ -109,30 +120,29 @@ def _partitions(engine: Engine) -> Rows:
 
 
 def _servers(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        for s in table.server_states():
-            yield name, s.server, s.key_lo, s.prefix, s.fresh_rows, s.late_rows, s.memory_bytes
+    for spec, servers in _each(engine, lambda table: table.server_states()):
+        for s in servers:
+            yield spec.name, s.server, s.key_lo, s.prefix, s.fresh_rows, s.late_rows, s.memory_bytes
 
 
 def _streams(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        for s in table.stream_states():
-            yield name, s.stream, s.batch, s.rows, s.flushed
+    for spec, streams in _each(engine, lambda table: table.stream_states()):
+        for s in streams:
+            yield spec.name, s.stream, s.batch, s.rows, s.flushed
 
 
 def _metrics(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        counted = table.metrics()
+    for spec, counted in _each(engine, lambda table: table.metrics()):
         for field in fields(counted):
-            yield name, field.name, float(getattr(counted, field.name))
+            yield spec.name, field.name, float(getattr(counted, field.name))
 
 
 def _rejects(engine: Engine) -> Rows:
-    for name, table in _each(engine):
-        for row in table.rejects().to_pylist():
+    for spec, rejects in _each(engine, lambda table: table.rejects().to_pylist()):
+        for row in rejects:
             at = row["rejected_at"].replace(tzinfo=None)
             more = (row.get(column) for column in ("package", "stream", "batch", "origin"))
-            yield name, at, row["position"], row["column"], row["reason"], row["row"], *more
+            yield spec.name, at, row["position"], row["column"], row["reason"], row["row"], *more
 
 
 def _settings(engine: Engine) -> Rows:
