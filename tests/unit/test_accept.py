@@ -211,6 +211,8 @@ LOSSLESS: list[tuple[list[Any], pa.DataType, pa.DataType, Any]] = [
     ([D("1.50")], pa.decimal128(5, 2), pa.decimal128(2, 1), SAME),
     ([D("5.00")], pa.decimal128(5, 2), pa.int64(), SAME),
     ([D("0.1")], pa.decimal128(5, 2), pa.float64(), [0.1]),
+    ([D("1.5"), D("1.005")], pa.decimal128(4, 3), pa.float32(), [1.5, float(np.float32("1.005"))]),
+    ([D(n).scaleb(-3) for n in range(0, 999_999, 997)], pa.decimal128(9, 3), pa.float64(), [n / 1000 for n in range(0, 999_999, 997)]),
     ([0.25], pa.float64(), pa.decimal128(5, 2), SAME),
     ([1500000], us, ms, [dt.datetime(1970, 1, 1, 0, 0, 1, 500000)]),
     ([0], ts("s", "Asia/Tokyo"), us, [dt.datetime(1970, 1, 1)]),

@@ -62,7 +62,9 @@ def convert(array: pa.Array, to: pa.DataType, unit: str = "") -> pa.Array:
             return convert(array.cast(pa.float32()), to)
         case ("decimal", "float") if to.bit_width == 16:
             return convert(convert(array, pa.float64()), to)
-        case ("int", "float" | "bool") | ("float", "decimal") | ("decimal", "float"):
+        case "decimal", "float":  # as text, because Arrow's own way is often off by the last bit
+            return _exact(array, array.cast(pa.large_string()).cast(to))
+        case ("int", "float" | "bool") | ("float", "decimal"):
             return _exact(array, array.cast(to, safe=False) if _kind(given) == "int" else array.cast(to))
         case "int", "decimal":
             return array.cast(pa.decimal256(min(76, 20 + max(to.scale, 0)), max(to.scale, 0))).cast(to)  # Arrow wants room for any int64
