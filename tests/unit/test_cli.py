@@ -109,6 +109,8 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
         ["torture", "--durability", "prayer"],
         ["torture", "--streams", "65"],
         ["torture", "--servers", "1.5"],
+        ["ingest", "taxi", "-w", "wh", "--from", "in", "--option", "a=@nowhere"],
+        ["ingest", "taxi", "-w", "wh", "--from", "in", "--option", f"a=@{sys.executable}"],
     ],
 )
 def test_wrong_command_lines_exit_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:

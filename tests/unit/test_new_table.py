@@ -83,8 +83,12 @@ def test_a_type_is_understood_as_it_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("int63", "'int64'"), ("timestmp", "'timestamp'"), ("xyz", "Types: int8"), ("decimal(99)", "not a type")]
-)
+    ("text", "said"),
+    [
+        ("int63", "'int64'"), ("timestmp", "'timestamp'"), ("xyz", "Types: int8"), ("decimal(99)", "not a type"),
+        ("timestamp[us, Nowhere/Land]", "no time zone"), ("list<" * 2000 + "int64" + ">" * 2000, "at most"),
+    ],
+)  # fmt: skip
 def test_unknown_types(text: str, said: str) -> None:
     with pytest.raises(SchemaError) as error:
         type_named(text)

@@ -192,7 +192,7 @@ def _request(options: argparse.Namespace) -> Request:
         raise InputError("--once reads what is there and ends, so there is no time between batches: leave out --trigger")
     rules = {
         "payload": options.payload, "time_format": options.time_format, "columns": options.columns, "delimiter": options.delimiter,
-        "nulls": options.null, "extra": options.extra, "avro_schema": options.avro_schema and options.avro_schema.read_text(),
+        "nulls": options.null, "extra": options.extra, "avro_schema": options.avro_schema and _text(options.avro_schema),
     }  # fmt: skip
     return Request(
         options.source, str(Path(options.warehouse) / options.table), options.time, options.key, options.partition, options.meta,
@@ -216,7 +216,16 @@ def _option(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE or NAME=@FILE, not {text!r}")
     if value.startswith("@"):
         try:
-            value = Path(value[1:]).read_text().strip()
+            value = _text(Path(value[1:])).strip()
         except OSError as e:
             raise argparse.ArgumentTypeError(f"cannot read {value[1:]}: {e.strerror}") from None
+        except InputError as e:
+            raise argparse.ArgumentTypeError(str(e)) from None
     return name, value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text") from None

@@ -29,15 +29,19 @@ _MOMENT = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz\s*=\s*)?([\w/+:
 _DECIMAL = re.compile(r"(?:decimal(?:128)?|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _LIST = re.compile(r"list<\s*(?:item:\s*)?(.+)>|(.+)\[\]")
 
+_DEEPEST = 32
+
 
 def type_named(text: str) -> pa.DataType:
     """The type of this name; what Arrow prints is understood too. SchemaError suggests the nearest."""
     name = text.strip()
     small = name.lower()
+    if name.count("<") + name.count("[]") > _DEEPEST:
+        raise SchemaError(f"a type has at most {_DEEPEST} lists within each other, not {text[:40]!r} …")
     if small in NAMES:
         return NAMES[small]
     if found := _MOMENT.fullmatch(name):
-        return pa.timestamp(found[1], found[2])
+        return pa.timestamp(found[1], _zone(found[2]))
     if found := _DECIMAL.fullmatch(small):
         try:
             return pa.decimal128(int(found[1]), int(found[2] or 0))
@@ -53,3 +57,12 @@ def type_named(text: str) -> pa.DataType:
             f"there is no type {text!r}.{near(small, known)} Types: {', '.join(known[:17])}, date, timestamp, timestamp[ms], "
             "timestamp[us, UTC], decimal(18, 2), list<int64> …"
         ) from None
+
+
+def _zone(name: str | None) -> str | None:
+    """Arrow takes any name, and fails when a value is shown."""
+    try:
+        pa.scalar(0, pa.timestamp("s", name)).as_py()
+    except (ValueError, KeyError, pa.ArrowException):
+        raise SchemaError(f"there is no time zone {name!r}; times are kept in UTC: timestamp[us, UTC]") from None
+    return name
