@@ -11,10 +11,11 @@ from tidewheel.model.query import Query
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.read.result import Result
+from tidewheel.sql import shapes
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
 from tidewheel.sql.database import Database, database
-from tidewheel.sql.direct import asked_of
+from tidewheel.sql.direct import Direct, asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.explain import ExplainResult
 from tidewheel.sql.hints import narrowed
@@ -35,15 +36,27 @@ def ask(
     """The answer to a statement. All that can be wrong with it before rows are read is found here; what it changes is changed here."""
     if not isinstance(text, str):
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
-    statement = parse(text)
     values = parameters_of(parameters)
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
+    if (known := shapes.direct_of(text)) is not None and (result := _at_once(engine, text, *known, values, limits)) is not None:
+        return result
+    statement = parse(text)
     if isinstance(statement, Statement):
         return _read(engine, statement, values, limits)
     if values and not isinstance(statement, Insert):
         raise QueryError("this statement takes no parameters: names and types are written into it")
     unlimited = replace(limits, rows=NEVER)  # of rows that are returned
     return changed(engine, statement, lambda insert: _read(engine, parse_rows(insert), values, unlimited))
+
+
+def _at_once(engine: Engine, text: str, name: str, direct: Direct, values: Parameters, limits: Limits) -> DirectResult | None:
+    """The answer to a statement of a known shape; None if anything about it is not as plain as it looks."""
+    try:
+        (table,) = engine.versions([name])
+    except NotFoundError:
+        return None
+    asked = asked_of(direct, table.spec, values)
+    return None if asked is None else DirectResult(engine.root, table, asked, limits, text)
 
 
 def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limits) -> StatementResult:

@@ -22,7 +22,7 @@ from tidewheel.sql.parameters import Parameters, value_of
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
-_WHOLE = re.compile(r"-?\d{1,18}")
+_WHOLE = re.compile(r"-?\d{1,19}")
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,8})?")
 _OTHER_PARTS = ("group_expressions", "group_sets", "having", "sample", "qualify")
 

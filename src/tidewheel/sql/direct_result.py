@@ -25,6 +25,9 @@ class DirectResult(StatementResult):
         super().__init__(root, written)
         self.schema = asked.schema
         self._table = table
+        widths = [_width(field.type) for field in asked.schema]
+        self._width = sum(widths) if all(widths) else 0.0
+        """Of a row. To ask a batch how many bytes it has takes longer than to read a small one."""
         self._asked = asked
         self._limits = limits
         self._rows = 1 if asked.count and asked.limit is None else None
@@ -62,11 +65,24 @@ class DirectResult(StatementResult):
             _check(of)
             part = batch if batch.num_rows <= left else batch.slice(0, int(left))
             left -= part.num_rows
-            yield pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
+            yield part
             if not left:
                 return
 
+    def to_arrow(self) -> pa.Table:
+        """Named and typed as a whole: a batch each would take longer than reading them."""
+        batches = list(self._raw(True))
+        if not batches:
+            return self.schema.empty_table()
+        table = pa.Table.from_batches(batches)
+        return pa.Table.from_arrays(table.columns, schema=self.schema)
+
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        for batch in self._raw(whole, of):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+    def _raw(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches with the names of the table's columns."""
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
         who = self if of is None else of
         watch = Watch(self._limits, who, self._spent)
@@ -75,9 +91,10 @@ class DirectResult(StatementResult):
             scan = self._last = self._scan()
             for batch in self._found(scan, who):
                 watch.check()
-                rows, size = rows + batch.num_rows, size + batch.nbytes
+                taken = int(batch.num_rows * self._width) if self._width else batch.nbytes
+                rows, size = rows + batch.num_rows, size + taken
                 watch.count(rows)
-                watch.take(batch.nbytes if whole else 0)
+                watch.take(taken if whole else 0)
                 left = perf_counter()
                 spent += left - began
                 yield batch
@@ -90,7 +107,7 @@ class DirectResult(StatementResult):
         found: list[pa.RecordBatch] = []
         left = rows
         for batch in self._found(self._scan(), self if of is None else of):
-            found.append(batch.slice(0, left))
+            found.append(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema).slice(0, left))
             left -= found[-1].num_rows
             if left <= 0:
                 break
@@ -113,3 +130,11 @@ class DirectResult(StatementResult):
 def _check(of: Cancellable) -> None:
     if of.cancelled:
         raise CancelledError("the statement was cancelled; ask it again")
+
+
+def _width(type_: pa.DataType) -> float:
+    """Bytes of a value; 0 if they are not all of one width."""
+    try:
+        return float(type_.bit_width / 8)
+    except ValueError:
+        return 0.0

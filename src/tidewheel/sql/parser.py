@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +18,28 @@ from tidewheel.sql.mistakes import said_by_duckdb
 
 _lock = threading.Lock()
 _parser: list[duckdb.DuckDBPyConnection] = []
+_idle: list[duckdb.DuckDBPyConnection] = []
+"""Cursors for the next look: the first look of a new one takes twice as long."""
 
 
 @atexit.register
 def _close() -> None:
     """DuckDB complains at the end of the process about connections that are still there."""
+    while _idle:
+        _idle.pop().close()
     while _parser:
         _parser.pop().close()
+
+
+def _forget_in_child() -> None:
+    """As database.py does."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+    _parser.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @contextmanager
@@ -32,11 +48,12 @@ def parser() -> Iterator[duckdb.DuckDBPyConnection]:
     with _lock:
         if not _parser:
             _parser.append(connect(4 * LEAST, threads=1))
-        cursor = _parser[0].cursor()
+        cursor = _idle.pop() if _idle else _parser[0].cursor()
     try:
         yield cursor
     finally:
-        cursor.close()
+        with _lock:
+            _idle.append(cursor)
 
 
 def tree_of(text: str) -> dict[str, Any] | str:

@@ -1,0 +1,105 @@
+"""Statements that are known by their shape mean what they mean when they are parsed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidewheel as tw
+from tidewheel.model.schema import make_spec
+from tidewheel.sql import shapes
+from tidewheel.sql.direct import Direct, asked_of
+from tidewheel.sql.statement import Statement, parse
+
+SPEC = make_spec(
+    "t",
+    pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("s", pa.string()), ("d", pa.float64()), ("day", pa.date32())]),
+    time="ts",
+    key="k",
+)
+
+
+def meant(text: str) -> str | None:
+    """What is read if the statement is parsed."""
+    statement = parse(text)
+    assert isinstance(statement, Statement)
+    return None if statement.direct is None else told(statement.direct)
+
+
+def by_shape(text: str) -> str | None:
+    found = shapes.direct_of(text)
+    return None if found is None else told(found[1])
+
+
+def told(direct: Direct) -> str:
+    """All that such a statement asks for, without the addresses of objects."""
+    return re.sub(r" object at 0x[0-9a-f]+", "", repr(asked_of(direct, SPEC, [])))
+
+
+NUMBERS = st.one_of(st.integers(-(2**64), 2**64), st.integers(69_999_990, 70_000_010), st.integers(-3, 3)).map(str)
+DECIMALS = st.tuples(NUMBERS, st.integers(0, 99)).map(lambda p: f"{p[0]}.{p[1]}")
+TEXTS = st.text("ab' ·-7\\", max_size=6).map(lambda text: "'" + text.replace("'", "''") + "'")
+TIMES = st.datetimes(max_value=dt.datetime(2100, 1, 1)).map(lambda t: f"'{t}'")
+DATES = st.dates().map(lambda d: f"'{d}'")
+ODD = st.sampled_from(
+    ["1e3", "0x1F", "7_0000000", "E'a'", "'a' 'b'", "$$5$$", ".5", "5.", "1::BIGINT", "(5)", "- 5", "-(-5)", "NULL", "true"]
+)
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> str:
+    column, values = draw(
+        st.sampled_from([("k", NUMBERS), ("d", DECIMALS), ("s", TEXTS), ("ts", TIMES), ("day", DATES), ("k", ODD), ("s", ODD), ("d", ODD)])
+    )
+    one, two = draw(values), draw(values)
+    spaced = draw(st.sampled_from([" ", "", "/* 5 */", "\n-- 6\n"]))
+    return draw(
+        st.sampled_from(
+            [
+                f"{column}{spaced}={spaced}{one}", f"{one}<{column}", f"{column} BETWEEN {one} AND {two}", f"NOT {column} >= {one}",
+                f"{column} IN ({one},{two})", f"ts >= TIMESTAMP {one}" if column == "ts" else f"{column} <> {one}",
+                f"day = DATE {one}" if column == "day" else f'"{column}" > {one}',
+            ]
+        )
+    )  # fmt: skip
+
+
+@given(st.lists(conditions(), min_size=1, max_size=3), st.sampled_from(["*", "k, s", "count(*)", 'd AS "x 5"', "5", "k AS a5"]))
+def test_a_shape_means_what_its_statement_means(found: list[str], columns: str) -> None:
+    text = f"SELECT {columns} FROM t WHERE {' AND '.join(found)}"
+    try:
+        expected = meant(text)
+    except tw.QueryError:
+        return  # it is parsed in the end, and says so
+    known = by_shape(text)
+    assert known is None or known == expected, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t WHERE k = 5", "SELECT count(*) FROM t WHERE k BETWEEN -5 AND 9223372036854775807",
+        "SELECT k FROM t WHERE ts >= '2026-01-01 08:00' AND s IN ('a', 'b') AND d < 1.5",
+        "SELECT k FROM t WHERE ts < TIMESTAMP '2026-01-01'",
+    ],
+)  # fmt: skip
+def test_plain_statements_have_a_shape(text: str) -> None:
+    assert by_shape(text) == meant(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 5 FROM t", "SELECT * FROM t WHERE k = 5 LIMIT 3", "SELECT * FROM t WHERE k + 1 = 5 ORDER BY 1", "5", "é 5"]
+)
+def test_others_are_parsed(text: str) -> None:
+    assert shapes.direct_of(text) is None or asked_of(shapes.direct_of(text)[1], SPEC, []) is None  # type: ignore[index]
+
+
+def test_new_constants_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert by_shape("SELECT k FROM t WHERE k = 1 AND s = 'a'") is not None
+    monkeypatch.setattr(shapes, "parse", lambda text: pytest.fail("it was parsed"))
+    assert by_shape("SELECT k FROM t WHERE k = 2 AND s = 'b'") is not None
