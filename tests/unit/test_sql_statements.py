@@ -359,6 +359,42 @@ def test_keys_of_other_kinds(wh: tw.Warehouse) -> None:
         wh.sql("INSERT INTO flows VALUES ('10.0.0.300', 1, 'a')")
 
 
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("DOUBLE", ("1.5", "'1.55'")),
+        ("DOUBLE", ("2", "'1.5'")),
+        ("DECIMAL(9, 2)", ("1", "'1.55'")),
+        ("TIMESTAMP", ("DATE '2026-01-02'", "'2026-01-01 10:00'")),
+        ("TIMESTAMP_NS", ("TIMESTAMP '2026-01-02'", "'2026-01-01 00:00:00.123456789'")),
+        ("BIGINT", ("9007199254740993", "1e0")),
+        ("BIGINT", ("16777217", "1::REAL")),
+    ],
+)
+@pytest.mark.parametrize("form", ["INSERT INTO v {}", "/* a list */ INSERT INTO v ({})", "WITH q AS (SELECT 1) INSERT INTO v {}"])
+def test_a_list_of_values_changes_none_of_them(wh: tw.Warehouse, column: str, values: tuple[str, str], form: str) -> None:
+    """DuckDB gives all of a list one type, and would make other values of them on the way."""
+    wh.sql(f"CREATE TABLE v (id INT, ts TIMESTAMP, x {column}) WITH (time = 'ts', key = 'id')")
+    rows = ", ".join(f"({i}, '2026-01-01', {value})" for i, value in enumerate(values))
+    with pytest.raises(tw.QueryError, match="column 'x': the list mixes"):
+        wh.sql(form.format(f"VALUES {rows}"))
+    assert wh.table("v").rows == 0
+
+
+def test_lists_of_values_that_may_mix(wh: tw.Warehouse) -> None:
+    wh.sql("CREATE TABLE v (id INT, ts TIMESTAMP, x DOUBLE, s VARCHAR) WITH (time = 'ts', key = 'id')")
+    wh.sql("INSERT INTO v VALUES (1, TIMESTAMP '2026-01-01', 1e0, 'a'), (2, '2026-01-02 10:00', '1.55', lower('B'))")
+    assert told(wh, "SELECT x FROM v ORDER BY id") == [1.0, 1.55]
+    assert told(wh, "SELECT ts FROM v WHERE id = 2") == [dt.datetime(2026, 1, 2, 10)]
+
+
+def test_a_column_that_is_given_twice_by_name(wh: tw.Warehouse) -> None:
+    wh.sql("CREATE TABLE v (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'id')")
+    with pytest.raises(tw.QueryError, match="'id' is named twice"):
+        wh.sql("INSERT INTO v BY NAME SELECT 1 AS id, TIMESTAMP '2026-01-01' AS ts, 2 AS \"ID\"")
+    assert wh.table("v").rows == 0
+
+
 def test_columns_that_differ_only_in_case(wh: tw.Warehouse) -> None:
     """SQL cannot tell them apart, and must not read one for the other."""
     schema = pa.schema([("id", pa.int64()), ("ID", pa.string()), ("ts", pa.timestamp("us")), ("id_1", pa.float16())])

@@ -22,6 +22,7 @@ SYSTEM = "system"
 _NEEDS_WITH = "a table needs a time column and a key: write WITH (time = 'ts', key = 'id') behind its columns"
 _NO_ROWS = "a table is made of columns with types and WITH (time = …, key = …), without rows; fill it with INSERT INTO … SELECT …"
 _CONSTRAINTS = ("NOT", "NULL", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "COLLATE", "GENERATED", "AS", "USING", "CONSTRAINT")
+_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _OF_THE_TABLE = ("PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT")
 
 
@@ -73,6 +74,10 @@ class Insert:
     """None: all of the table, in its order."""
     by_name: bool
     """The names of the rows' columns say where their values go."""
+    is_list: bool
+    """The rows are VALUES."""
+    texts: frozenset[int]
+    """The columns of this list, by number, that have a text without a type in a row."""
     rows: str
     """The statement that makes the rows: `text`, with blanks where the rest stood."""
 
@@ -204,7 +209,11 @@ def _insert(words: Tokens) -> Insert:
         raise words.wrong("INSERT takes VALUES or a SELECT; columns have no defaults, those left out are null")
     end = words.here.at
     _refuse_ends(words)
-    return Insert(words.text, table, columns, by_name, blanked(words.text, start, end))
+    while words.takes("("):
+        pass
+    is_list = words.takes("VALUES")
+    texts = _texts(words.until()) if is_list else frozenset[int]()
+    return Insert(words.text, table, columns, by_name, is_list, texts, blanked(words.text, start, end))
 
 
 def _named_columns(words: Tokens) -> tuple[Named, ...]:
@@ -221,6 +230,18 @@ def _named_columns(words: Tokens) -> tuple[Named, ...]:
         if not words.takes(",") and not words.here.says(")"):
             raise words.wrong("a list of columns has names and commas, nothing else")
     return tuple(found)
+
+
+def _texts(rows: list[Token]) -> frozenset[int]:
+    """The columns that have a text in one of these rows, which are in brackets."""
+    found, depth, column = set(), 0, 0
+    for before, token, after in zip(rows, rows[1:], rows[2:], strict=False):
+        depth += (before.text in _OPEN) - (before.text in _CLOSE)
+        if depth == 1:
+            column = 0 if before.says("(") else column + before.says(",")
+            if token.is_string and before.text in ("(", ",") and after.text in (",", ")"):
+                found.add(column)
+    return frozenset(found)
 
 
 def _refuse_ends(words: Tokens) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ from tidewheel.sql.queries import queries
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.told import ToldResult
 
-_LARGE = float(1 << 53)
+_LARGE = {pa.float32(): float(1 << 24), pa.float64(): float(1 << 53)}
 """From here on a float does not stand for one whole number alone."""
 
 Ask = Callable[[Insert], StatementResult]
@@ -108,12 +109,11 @@ def _table(engine: Engine, insert: Insert) -> TableEngine:
 
 def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]:
     """The columns of the table that the columns of the rows go to, in their order."""
-    named = [_column(one.name, spec, insert, one) for one in insert.columns]
+    wanted = [replace(insert.table, name=name) for name in given] if insert.by_name else insert.columns
+    named = [_column(one.name, spec, insert, one) for one in wanted]
     for i, name in enumerate(named):
         if name in named[:i]:
-            raise _wrong(f"column {name!r} is named twice", insert, insert.columns[i])
-    if insert.by_name:
-        return [_column(name, spec, insert, insert.table) for name in given]
+            raise _wrong(f"column {name!r} is named twice", insert, wanted[i])
     named = named or list(spec.schema.names)
     if len(named) != len(given):
         said = f"the rows have {_so_many(len(given))}, and {_so_many(len(named))} are to be filled: {', '.join(named)}"
@@ -122,16 +122,27 @@ def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]
 
 
 def _check_rounding(insert: Insert, given: pa.Table, columns: list[str], spec: TableSpec) -> None:
-    """The values of a list have one type: beside 1e0, DuckDB makes a DOUBLE of 9007199254740993 too, which is then another number."""
-    if not insert.rows.lstrip().upper().startswith("VALUES"):
-        return
-    for name, values in zip(columns, given.columns, strict=True):
-        if not pa.types.is_floating(values.type) or pa.types.is_floating(spec.schema.field(name).type):
+    """The values of a list have one type: beside 1e0, DuckDB makes a DOUBLE of 9007199254740993 too, and behind 1.5 a 1.6 of '1.55'."""
+    for i, (name, values) in enumerate(zip(columns, given.columns, strict=True)) if insert.is_list else ():
+        to = spec.schema.field(name).type
+        if i in insert.texts and not _keeps_texts(values.type, to):
+            raise QueryError(f"column {name!r}: the list mixes texts with other values, and would round them; write all of them in one way")
+        if values.type not in _LARGE or pa.types.is_floating(to):
             continue
-        if pc.any(pc.greater_equal(pc.abs(values), _LARGE)).as_py():
+        if pc.any(pc.and_(pc.greater_equal(pc.abs(values), _LARGE[values.type]), pc.is_finite(values))).as_py():
             raise QueryError(
                 f"column {name!r}: the list mixes large numbers with ones like 1e0, and would round them; write all as whole numbers"
             )
+
+
+def _keeps_texts(type_: pa.DataType, to: pa.DataType) -> bool:
+    """Whether a text, which DuckDB reads as a value of the list's type, is still what it says when it comes into the column."""
+    t = pa.types
+    if t.is_timestamp(type_):
+        return type_.unit == "ns" or (type_.unit == "us" and not (t.is_timestamp(to) and to.unit == "ns"))
+    if t.is_float64(type_):
+        return bool(t.is_floating(to))
+    return bool(t.is_null(type_) or t.is_string(type_) or (t.is_temporal(type_) and type_ == to))
 
 
 def _column(name: str, spec: TableSpec, insert: Insert, at: Named) -> str:
