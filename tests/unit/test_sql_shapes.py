@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -103,3 +105,18 @@ def test_new_constants_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_shape("SELECT k FROM t WHERE k = 1 AND s = 'a'") is not None
     monkeypatch.setattr(shapes, "parse", lambda text: pytest.fail("it was parsed"))
     assert by_shape("SELECT k FROM t WHERE k = 2 AND s = 'b'") is not None
+
+
+def test_a_forked_child_leaves_the_parser_of_its_parent_alone() -> None:
+    code = """
+import os
+from tidewheel.sql.parser import tree_of
+tree_of("SELECT 1")
+child = os.fork()
+if not child:
+    os._exit(7 if isinstance(tree_of("SELECT 2"), dict) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+tree_of("SELECT 3")
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -20,6 +20,8 @@ _lock = threading.Lock()
 _parser: list[duckdb.DuckDBPyConnection] = []
 _idle: list[duckdb.DuckDBPyConnection] = []
 """Cursors for the next look: the first look of a new one takes twice as long."""
+_of_the_parent: list[duckdb.DuckDBPyConnection] = []
+"""In a forked child: kept, so that they are not closed."""
 
 
 @atexit.register
@@ -32,9 +34,10 @@ def _close() -> None:
 
 
 def _forget_in_child() -> None:
-    """As database.py does."""
+    """A forked child has none of the threads that DuckDB works with: to close what was the parent's would end it."""
     global _lock
     _lock = threading.Lock()
+    _of_the_parent.extend((*_idle, *_parser))
     _idle.clear()
     _parser.clear()
 
