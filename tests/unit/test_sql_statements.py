@@ -388,6 +388,18 @@ def test_lists_of_values_that_may_mix(wh: tw.Warehouse) -> None:
     assert told(wh, "SELECT ts FROM v WHERE id = 2") == [dt.datetime(2026, 1, 2, 10)]
 
 
+@pytest.mark.parametrize("column", ["REAL", "DOUBLE"])
+def test_numbers_with_a_point_are_the_floats_that_are_written_so(wh: tw.Warehouse, column: str) -> None:
+    """SQL takes them for decimals."""
+    numbers = ["116.397128", "1.005", "-0.1", "39.9", "123456789.123"]
+    wh.sql(f"CREATE TABLE v (id INT, ts TIMESTAMP, x {column}) WITH (time = 'ts', key = 'id')")
+    wh.sql("INSERT INTO v VALUES " + ", ".join(f"({i}, '2026-01-01', {number})" for i, number in enumerate(numbers)))
+    expected = pa.array([float(number) for number in numbers]).cast(pa.float32() if column == "REAL" else pa.float64())
+    assert told(wh, "SELECT x FROM v ORDER BY id") == expected.to_pylist()
+    with pytest.raises(tw.BadRowsError, match="doesn't fit"):
+        wh.sql("INSERT INTO v VALUES (9, '2026-01-01', 12345678901234567891)")
+
+
 def test_a_column_that_is_given_twice_by_name(wh: tw.Warehouse) -> None:
     wh.sql("CREATE TABLE v (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'id')")
     with pytest.raises(tw.QueryError, match="'id' is named twice"):

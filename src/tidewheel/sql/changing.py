@@ -157,9 +157,17 @@ def _column(name: str, spec: TableSpec, insert: Insert, at: Named) -> str:
 
 def _placed(rows: pa.Table, columns: list[str], spec: TableSpec) -> pa.Table:
     """The rows with the names of the table's columns. What is left out is null."""
-    placed = dict(zip(columns, rows.columns, strict=True))
+    given = zip(columns, rows.columns, strict=True)
+    placed = {name: _as_floats(values) if pa.types.is_floating(spec.schema.field(name).type) else values for name, values in given}
     left_out = pa.chunked_array([pa.nulls(rows.num_rows)])
     return pa.table([placed.get(name, left_out) for name in spec.schema.names], names=spec.schema.names)
+
+
+def _as_floats(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """SQL takes 116.397128 for a decimal; where floats are wanted it is the float that is written so, as it is in Python."""
+    if not pa.types.is_decimal(values.type) or values.type.scale <= 0:
+        return values
+    return values.cast(pa.string()).cast(pa.float64())  # Arrow's own way is often off by the last bit
 
 
 def _so_many(columns: int) -> str:

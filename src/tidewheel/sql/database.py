@@ -42,6 +42,8 @@ _SPILL = 8
 _numbers = itertools.count()
 _lock = threading.Lock()
 _databases: dict[int, Database] = {}
+_of_the_parent: list[Database] = []
+"""In a forked child: kept, so that they are not closed."""
 
 
 def connect(memory: int, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -206,9 +208,10 @@ def _close_all() -> None:
 
 
 def _forget_in_child() -> None:
-    """A forked child has none of the threads that DuckDB works with."""
+    """A forked child has none of the threads that DuckDB works with: to close what was the parent's would end it."""
     global _lock
     _lock = threading.Lock()
+    _of_the_parent.extend(_databases.values())
     _databases.clear()
 
 
