@@ -299,7 +299,7 @@ class LocalTable:
     def server_states(self) -> list[ServerState]:
         trees = [view.tree for view in self.version().trees]
         states = []
-        for known in self.engine.catalog.servers(self.record.id):
+        for known in self.publisher.placing.division:
             mine = [tree for tree in trees if tree.server == known.server]
             fresh, late = sum(tree.rows for tree in mine), sum(tree.rows for tree in mine if tree.late)
             states.append(ServerState(known.server, known.key_lo, known.prefix, fresh, late, sum(tree.bytes for tree in mine)))

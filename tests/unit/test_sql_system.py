@@ -76,6 +76,15 @@ def test_chunks_partitions_and_servers(wh: tw.Warehouse) -> None:
     assert (server["table_name"], server["fresh_rows"], server["late_rows"]) == ("taxi", 20, 0)
 
 
+def test_servers_before_the_first_flush(tmp_path: Path) -> None:
+    with tw.open(tmp_path / "wh", settings=tw.Settings(indexing_servers=2)) as wh:
+        taxi = wh.create_table("taxi", SCHEMA, time="ts", key="id")
+        assert len(wh.sql("SELECT * FROM system.servers")) == 0
+        taxi.insert(rows(0, 100))
+        found = wh.sql("SELECT server, fresh_rows FROM system.servers ORDER BY server").to_pylist()
+        assert [row["server"] for row in found] == [0, 1] and sum(row["fresh_rows"] for row in found) == 100
+
+
 def test_they_can_be_joined_and_filtered(wh: tw.Warehouse) -> None:
     statement = (
         "SELECT t.name, sum(c.rows) AS n FROM system.tables t LEFT JOIN system.chunks c ON c.table_name = t.name GROUP BY 1 ORDER BY 1"

@@ -89,7 +89,10 @@ def there(given: Path) -> Path:
 
     root = given.expanduser().resolve()
     if not (root / names.CATALOG).is_file():
-        raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
+        raise NotFoundError(
+            f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open, or make one with "
+            "`tidewheel create`"
+        )
     return root
 
 

@@ -106,9 +106,17 @@ class Placing:
         sample = [run.codes_by(coder)[::step] for run in runs]
         self._divide(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 
+    @property
+    def division(self) -> tuple[ServerRecord, ...]:
+        """The key intervals of the servers; none before the first row."""
+        dispatch = self.dispatch
+        if dispatch is None:
+            return ()
+        return tuple(ServerRecord(s, int(b), dispatch.coder.prefix) for s, b in enumerate(dispatch.bounds))
+
     def _divide(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
-        self.new_servers = tuple(ServerRecord(s, int(b), dispatch.coder.prefix) for s, b in enumerate(dispatch.bounds))
+        self.new_servers = self.division
 
 
 def _last_chunk(version: Version, server: int) -> ChunkLike | None:
