@@ -65,7 +65,10 @@ def test_ctrl_c_ends_it_early_with_the_summary(place: dict[str, object], tmp_pat
         if re.search(r"historical rows|fresh rows [1-9]", line) and "seconds 0/" not in line:
             break
     demo.send_signal(signal.SIGINT)
-    out, err = demo.communicate(timeout=60)
+    try:
+        out, err = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
     assert (demo.returncode, err) == (0, ""), out + err
     proof(out)
     assert "Try next:" in out

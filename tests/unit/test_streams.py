@@ -263,7 +263,7 @@ def test_tasks_that_still_write_leave_nothing_of_a_failed_load(wh: tw.Warehouse)
     begun, ended = threading.Event(), threading.Event()
 
     def go_on() -> None:
-        with contextlib.suppress(tw.StorageError), ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
+        with contextlib.suppress(tw.TidewheelError), ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
             while True:  # each batch is a chunk
                 maker.add(rows(*range(10)), "error")
                 begun.set()

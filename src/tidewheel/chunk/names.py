@@ -7,6 +7,7 @@ root/
                             <chunk id>.arrow.tmp while it is written
   logs/<table id>/          <epoch>-<number>.log: segments of its owner's log (docs/log-format.md)
   staging/<job>/            chunks of a bulk load until it is committed
+                            <job>.ended while what is left of it is removed
   streams/<name>/           Spark's checkpoint of a stream that `tidewheel ingest` runs
   owner/                    where the owner listens (cluster/address.py)
   quarantine/<when>/        what a repair took out of the way, under the names it had below the root
@@ -27,6 +28,8 @@ LOGS = "logs"
 QUARANTINE = "quarantine"
 STAGING = "staging"
 STREAMS = "streams"
+
+_ENDED = ".ended"
 
 _CHUNK = re.compile(rf"{TABLES}/\d+/[0-9a-f]{{23}}\.{ARROW}(\.tmp)?")
 
@@ -55,6 +58,15 @@ def chunk_file(table_id: int, chunk_id: str) -> str:
 def staging_folder(job: str) -> str:
     """Where the tasks of one bulk load write."""
     return f"{STAGING}/{job}"
+
+
+def ended_folder(folder: str) -> str:
+    """What the folder of a load is called while it is removed."""
+    return folder + _ENDED
+
+
+def is_ended(folder: str) -> bool:
+    return folder.endswith(_ENDED)
 
 
 def staged_file(folder: str, chunk_id: str) -> str:

@@ -38,6 +38,10 @@ class Disk:
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
 
+    def rename_folder(self, old: str, new: str) -> None:
+        """With all that is in it."""
+        os.rename(old, new)
+
     def sync_folder(self, path: str) -> None:
         """Returns when the names in a folder are on the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

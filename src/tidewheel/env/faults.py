@@ -204,6 +204,16 @@ class FaultyDisk(Disk):
 
         self.operation("rename", act, lambda: act(True))
 
+    def rename_folder(self, old: str, new: str) -> None:
+        old, new = os.path.normpath(old), os.path.normpath(new)
+
+        def act(lie: bool = False) -> None:
+            self.platter.folder_known(old)
+            os.rename(old, new)
+            self.platter.folder_renamed(old, new, lie)
+
+        self.operation("rename", act, lambda: act(True))
+
     def sync_folder(self, path: str) -> None:
         path = os.path.normpath(path)
         self.operation("sync_folder", lambda: self.platter.folder_synced(path), lambda: None)

@@ -189,13 +189,18 @@ class LocalFiles:
         self._discard(self.path(name))
         self._give_up(name)
 
-    def remove_folder(self, name: str) -> bool:
-        """Remove a folder if it is empty; else there is nothing to do now. Returns whether it is gone."""
+    def rename_folder(self, name: str, new: str) -> bool:
+        """Give a folder another name: whoever makes a file by its old one fails from here on. Returns whether that was done."""
         try:
-            self.disk.remove_folder(self.path(name))
-        except OSError as e:
-            return isinstance(e, FileNotFoundError)
+            self.disk.rename_folder(self.path(name), self.path(new))
+        except OSError:
+            return False
         return True
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder if it is empty; else there is nothing to do now."""
+        with suppress(OSError):
+            self.disk.remove_folder(self.path(name))
 
     def _discard(self, path: str) -> None:
         """Where this fails, the next open of the warehouse sweeps the file."""

@@ -85,6 +85,10 @@ class Platter:
         if lie:
             self._lies |= {old, new}
 
+    def folder_renamed(self, old: str, new: str, lie: bool = False) -> None:
+        for path in [path for path in self._now if path == old or path.startswith(old + os.sep)]:
+            self.renamed(path, new + path[len(old) :], lie)
+
     def linked(self, old: str, new: str) -> None:
         self._now[new] = self.file(old)
 

@@ -33,9 +33,6 @@ STALE = 6 * 3600.0
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for a load to go on."""
 
-_TRIES = 100
-"""To remove a folder; what is still there then, `sweep` removes."""
-
 
 class Loads:
     """The bulk loads of one table. Every method may be called from any thread."""
@@ -154,14 +151,15 @@ def _age(files: LocalFiles, folder: str) -> float:
 def sweep(files: LocalFiles) -> None:
     """Remove the folders of loads that nobody goes on with, by the age of their newest file."""
     for folder in files.folders(names.STAGING):
-        if _age(files, folder) > STALE:
+        if names.is_ended(folder) or _age(files, folder) > STALE:
             _remove(files, folder)
 
 
 def _remove(files: LocalFiles, folder: str) -> None:
-    """A task that has not heard yet that its job failed may write another file meanwhile. Once the folder is gone, none can."""
-    for _ in range(_TRIES):
-        for file in list(files.list(folder)):
-            files.remove(file)
-        if files.remove_folder(folder):
-            return
+    """A task that has not heard yet that its job failed may go on to write: under another name, the folder is out of its reach."""
+    if not names.is_ended(folder):
+        ended = names.ended_folder(folder)
+        folder = ended if files.rename_folder(folder, ended) else folder
+    for file in list(files.list(folder)):
+        files.remove(file)
+    files.remove_folder(folder)

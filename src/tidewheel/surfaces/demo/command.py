@@ -6,11 +6,12 @@ queries, and the main thread only draws and waits. Whatever happens, all of them
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,14 +97,13 @@ class Demo:
         """Let the fleet drive for the time that was asked for, or until Ctrl-C; then wait for its last reports."""
         began = time.monotonic()
         note = "waiting for the last rows"
-        with self._screen:
-            try:
-                self.sender.go()
-                self.watcher.go()
-                while (passed := time.monotonic() - began) < self._request.seconds:
-                    self._look(passed)
-                    time.sleep(_DRAW)
-            except KeyboardInterrupt:
+        with self._screen, _ctrl_c() as stopped:
+            self.sender.go()
+            self.watcher.go()
+            while (passed := time.monotonic() - began) < self._request.seconds and not stopped:
+                self._look(passed)
+                time.sleep(_DRAW)
+            if stopped:
                 note = f"stopped early, {note}"
             self.numbers.streamed = time.monotonic() - began
             self.sender.end()
@@ -151,6 +151,22 @@ class Demo:
         self._screen.say("")
         self._screen.say(verdict(self.numbers.sent, proof), "bold green" if whole else "bold red")
         return whole
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[list[int]]:
+    """Not empty once Ctrl-C was pressed: an exception could come at a place where Python drops it. A second Ctrl-C is an exception."""
+    pressed: list[int] = []
+
+    def press(number: int, frame: object) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _orders(request: Request, **more: object) -> dict[str, object]:
