@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -24,29 +26,17 @@ def run(options: Options, report: Report) -> None:
     if not options.wants("tidewheel"):
         report.note("left out: only Tidewheel is measured here")
         return
-    chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
-    per_chunk = chunk_bytes // data.ROW_BYTES
-    rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
-    system = Tidewheel({"chunk_bytes": chunk_bytes})
-    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="bench-small-", ignore_cleanup_errors=True) as folder:
-        try:
-            system.open(Path(folder))
-            for part in data.batches(rows.batch(), 10_000):
-                system.insert(part)
-            while system.table.state().sealed:
-                time.sleep(0.05)
-            chunks = system.table.state().chunks
-            asked = ranges(rows.z, WARM_UP + QUERIES)
-            microseconds = []
-            for low, high, wanted in asked:
-                start = time.perf_counter()
-                table = system.table.query(key=(low, high)).to_arrow()
-                microseconds.append((time.perf_counter() - start) * 1e6)
-                if table.num_rows != wanted:
-                    raise AssertionError(f"{table.num_rows} rows with a key of {low}…{high}, right is {wanted}")
-            stats = str(system.table.query(key=asked[0][:2]).stats)
-        finally:
-            system.close()
+    with many_chunks(options, "bench-small-") as (system, rows, chunk_bytes):
+        chunks = system.table.state().chunks
+        asked = ranges(rows.z, WARM_UP + QUERIES)
+        microseconds = []
+        for low, high, wanted in asked:
+            start = time.perf_counter()
+            table = system.table.query(key=(low, high)).to_arrow()
+            microseconds.append((time.perf_counter() - start) * 1e6)
+            if table.num_rows != wanted:
+                raise AssertionError(f"{table.num_rows} rows with a key of {low}…{high}, right is {wanted}")
+        stats = str(system.table.query(key=asked[0][:2]).stats)
     timed = microseconds[WARM_UP:]
     returned = statistics.mean(wanted for _, _, wanted in asked[WARM_UP:])
     median, slow = statistics.median(timed), float(np.percentile(timed, 99))
@@ -68,6 +58,25 @@ def run(options: Options, report: Report) -> None:
         "stats": stats,
     }
     report.finish("small", figures, [Bar(f"ten rows of {chunks} chunks and a tree", median, LIMIT_US, "<", " µs")])
+
+
+@contextmanager
+def many_chunks(options: Options, prefix: str) -> Iterator[tuple[Tidewheel, data.Rows, int]]:
+    """A table of 35 chunks and a live tree, the rows in it, and the bytes of a chunk."""
+    chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
+    per_chunk = chunk_bytes // data.ROW_BYTES
+    rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
+    system = Tidewheel({"chunk_bytes": chunk_bytes})
+    with tempfile.TemporaryDirectory(dir=options.scratch, prefix=prefix, ignore_cleanup_errors=True) as folder:
+        try:
+            system.open(Path(folder))
+            for part in data.batches(rows.batch(), 10_000):
+                system.insert(part)
+            while system.table.state().sealed:
+                time.sleep(0.05)
+            yield system, rows, chunk_bytes
+        finally:
+            system.close()
 
 
 def stream(options: Options, rows: int) -> data.Rows:

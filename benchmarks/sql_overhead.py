@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import data
 from benchmarks.peers import Tidewheel
 from benchmarks.report import Bar, Options, Report
-from benchmarks.small import CHUNK_BYTES, CHUNKS, ranges, stream
+from benchmarks.small import many_chunks, ranges
 
 WARM_UP, QUERIES = 50, 400
 OVER_MS = 3.0
@@ -31,22 +28,10 @@ def run(options: Options, report: Report) -> None:
     if not options.wants("tidewheel"):
         report.note("left out: only Tidewheel is measured here")
         return
-    chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
-    per_chunk = chunk_bytes // data.ROW_BYTES
-    rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
-    system = Tidewheel({"chunk_bytes": chunk_bytes})
-    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="bench-sql-", ignore_cleanup_errors=True) as folder:
-        try:
-            system.open(Path(folder))
-            for part in data.batches(rows.batch(), 10_000):
-                system.insert(part)
-            while system.table.state().sealed:
-                time.sleep(0.05)
-            chunks = system.table.state().chunks
-            asked = ranges(rows.z, WARM_UP + (100 if options.quick else options.repetitions or QUERIES))
-            took = {"the main thread": _measured(system, asked), "another thread": _elsewhere(lambda: _measured(system, asked))}
-        finally:
-            system.close()
+    with many_chunks(options, "bench-sql-") as (system, rows, chunk_bytes):
+        chunks = system.table.state().chunks
+        asked = ranges(rows.z, WARM_UP + (100 if options.quick else options.repetitions or QUERIES))
+        took = {"the main thread": _measured(system, asked), "another thread": _elsewhere(lambda: _measured(system, asked))}
     report.note(
         f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; key ranges of 8–12 rows, each asked in every way, "
         f"one after the other; {WARM_UP} uncounted, then {len(asked) - WARM_UP}; the number of rows is checked. Rows are read "
