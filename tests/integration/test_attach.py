@@ -342,6 +342,20 @@ def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngi
     assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
 
 
+def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, attached: AttachedEngine) -> None:
+    """An owner that closes ends its sessions before its last calls: whoever comes then may ask the next owner."""
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    result = table.query(Query())
+    handlers = listener(owned)._handlers
+    assert handlers is not None
+    for session in list(handlers.sessions._sessions):
+        handlers.sessions.end(session)
+    with pytest.raises(OwnerLostError, match="not attached to the owner any more; ask the query again") as error:
+        result.to_arrow()
+    assert error.value.retryable
+
+
 def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
     """A process that is stopped while it takes rows."""
     owned = OwnedEngine(root, Settings())

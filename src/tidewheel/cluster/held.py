@@ -104,10 +104,14 @@ class Sessions:
     def _hold(self, session: str, held: Held) -> int:
         number = next(self._numbers)
         with self._lock:
-            if session not in self._sessions:
-                raise OwnerLostError("this process is not attached to the owner any more")
-            self._sessions[session][number] = held
+            self._of(session)[number] = held
         return number
+
+    def _of(self, session: str) -> dict[int, Held]:
+        """Sessions end when their process hangs up and when the owner closes, also in the middle of a call."""
+        if session not in self._sessions:
+            raise OwnerLostError("this process is not attached to the owner any more; ask the query again")
+        return self._sessions[session]
 
     def get(self, session: str, number: int) -> HeldResult:
         held = self._get(session, number)
@@ -122,7 +126,7 @@ class Sessions:
 
     def _get(self, session: str, number: int) -> Held:
         with self._lock:
-            mine = self._sessions.get(session, {})
+            mine = self._of(session)
             held = mine.get(number)
             if held is None:
                 raise NotFoundError(f"this result is not held any more: nobody read it for {EXPIRES / 60:.0f} minutes. Ask the query again")
