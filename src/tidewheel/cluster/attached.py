@@ -121,7 +121,9 @@ class AttachedTable:
         return self._connection.ask(ask.GetStreams(self._number))  # type: ignore[no-any-return]
 
     def pinned(self) -> AttachedVersion:
-        return attached_versions(self._connection, self._connection.ask(ask.PinTable(self._number, self._connection.unneeded())))[0]
+        return attached_versions(self._connection, self._connection.ask(ask.PinTable(self._number, self._connection.holdings.unneeded())))[
+            0
+        ]
 
     # ---- written by many --------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class AttachedEngine:
         return AttachedTable(self._connection, self.settings, self._ask(ask.OpenTable(name)))
 
     def versions(self, names: Sequence[str]) -> list[AttachedVersion]:
-        return attached_versions(self._connection, self._ask(ask.PinTables(tuple(names), self._connection.unneeded())))
+        return attached_versions(self._connection, self._ask(ask.PinTables(tuple(names), self._connection.holdings.unneeded())))
 
     def create(self, spec: TableSpec, if_exists: str) -> AttachedTable:
         return AttachedTable(self._connection, self.settings, self._ask(ask.CreateTable(spec, if_exists)))

@@ -42,7 +42,7 @@ class AttachedResult(Result):
         self._plan: Plan | Sketch | None = None
         self.stats = answer.stats
         self.warning = answer.warning
-        self._let_go: Callable[[], Any] | None = connection.holds(self, answer.result) if answer.result else None
+        self._let_go: Callable[[], Any] | None = connection.holdings.add(self, answer.result) if answer.result else None
 
     @property
     def plan(self) -> Plan:

@@ -14,7 +14,7 @@ class _Hold:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.number = number
-        connection.holds_versions(self, number)
+        connection.holdings.add_versions(self, number)
 
 
 class AttachedVersion:

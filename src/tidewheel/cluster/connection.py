@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import atexit
 import gc
-import itertools
 import os
 import secrets
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -25,7 +23,9 @@ from pyarrow import flight
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
+from tidewheel.cluster.holdings import Holdings
 from tidewheel.cluster.lines import Lines
+from tidewheel.cluster.loss import BROKEN, lost_during, reason, wait_for_the_end
 from tidewheel.cluster.requests import (
     PROGRESS,
     PROTOCOL,
@@ -42,17 +42,7 @@ from tidewheel.cluster.requests import (
 from tidewheel.cluster.wire import pack, unpack, unwrapped
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
-_BROKEN = (flight.FlightError, OSError)
-"""What Flight raises when the connection is broken. What the owner refuses comes as an answer."""
-
-_NEVER_SENT = ("failed to connect", "Connection refused")
-
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
-
-_numbers = itertools.count(1)
-
-_MANY = 16
-"""Versions that nobody needs any more, and that the owner is told of at once; of fewer it hears with the next request for versions."""
 
 
 class Connection:
@@ -68,10 +58,7 @@ class Connection:
         self._start = (door.token + self._session).encode()
         self._closed = False
         self._retired = False
-        self._held: set[int] = set()
-        """What the owner holds for us."""
-        self._unneeded: deque[int] = deque()
-        """Versions of these that the owner is still to be told of."""
+        self.holdings = Holdings(self._let_go)
         self._lock = threading.Lock()
         self._aside = Aside()
         # a pool of its own: a connection that another client of this process broke must not be taken for ours
@@ -87,7 +74,8 @@ class Connection:
             sockets.forget(self._client)
             raise
         sockets.keep_in_child(self._presence)
-        self._watch = threading.Thread(target=_watch, args=(self._presence, weakref.ref(self)), name="tidewheel-attached", daemon=True)
+        tell = partial(_lose, weakref.ref(self))
+        self._watch = threading.Thread(target=wait_for_the_end, args=(self._presence, tell), name="tidewheel-attached", daemon=True)
         self._watch.start()
         self._aside.start()
         _open.add(self)
@@ -101,8 +89,8 @@ class Connection:
                 raise word
             self.welcome: Welcome = word
             return self._client.do_get(flight.Ticket(self._start + pack(Stay(self._session))))
-        except (*_BROKEN, ValueError) as e:
-            raise OwnerLostError(f"the owner does not answer: {_reason(e)}", untouched=True) from None
+        except (*BROKEN, ValueError) as e:
+            raise OwnerLostError(f"the owner does not answer: {reason(e)}", untouched=True) from None
 
     # ---- calls ------------------------------------------------------------------------------------------
 
@@ -161,11 +149,11 @@ class Connection:
             for batch in batches:
                 try:
                     writer.write_batch(batch)
-                except _BROKEN:
+                except BROKEN:
                     break  # it has heard enough, or is gone: its answer tells
                 rows += batch.num_rows
             else:
-                with suppress(*_BROKEN):
+                with suppress(*BROKEN):
                     writer.write_metadata(pack(Complete(rows)))
                     writer.done_writing()
             said = answers.read()
@@ -174,7 +162,7 @@ class Connection:
                 raise flight.FlightUnavailableError("the owner broke off")
             return unpack(said)[0]
         finally:
-            with suppress(*_BROKEN, pa.ArrowException):
+            with suppress(*BROKEN, pa.ArrowException):
                 writer.close()
 
     def read(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:
@@ -205,39 +193,6 @@ class Connection:
 
     # ---- what the owner holds for us --------------------------------------------------------------------
 
-    def holds(self, result: object, number: int) -> Callable[[], Any]:
-        """The owner holds a result as long as this object lives, or until what is returned is called."""
-        with self._lock:
-            self._held.add(number)
-        letting_go = weakref.finalize(result, self._let_go, number)
-        letting_go.atexit = False
-        return letting_go
-
-    def holds_versions(self, hold: object, number: int) -> None:
-        """The same for versions, of which a statement needs some each time: to let go of them costs no call of its own."""
-        with self._lock:
-            self._held.add(number)
-        weakref.finalize(hold, self._put_off, number).atexit = False
-
-    def _put_off(self, number: int) -> None:
-        """In a finalizer: nothing here waits for a lock."""
-        self._unneeded.append(number)
-        if self._retired or len(self._unneeded) >= _MANY:
-            for one in self._drained():
-                self._let_go(one)
-
-    def unneeded(self) -> tuple[int, ...]:
-        """Versions that the owner can let go of; the caller tells it."""
-        numbers = tuple(self._drained())
-        with self._lock:
-            self._held.difference_update(numbers)
-        return numbers
-
-    def _drained(self) -> Iterator[int]:
-        with suppress(IndexError):
-            while True:
-                yield self._unneeded.popleft()
-
     def _let_go(self, number: int) -> None:
         self._aside.later(partial(self._release, number))
 
@@ -247,10 +202,7 @@ class Connection:
         with suppress(TidewheelError):
             if not self.lost:
                 self.ask(Release((number,)))
-        with self._lock:
-            self._held.discard(number)
-            over = self._retired and not self._held
-        if over:
+        if self.holdings.gone(number) and self._retired:
             self.close()
 
     def drop_reading(self, result: int, reading: int) -> None:
@@ -288,13 +240,11 @@ class Connection:
 
     def retire(self) -> None:
         """Close it as soon as nobody holds a result that is still with the owner."""
-        if self._held and not self.lost:
+        if self.holdings and not self.lost:
             gc.collect()  # an error that somebody caught holds the result it came from, in a circle with its own traceback
-        self._retired = True
-        self.unneeded()  # they end with the session
-        with self._lock:
-            wait = bool(self._held) and not self.lost
-        if not wait:
+        self._retired = self.holdings.hurried = True
+        self.holdings.unneeded()  # they end with the session
+        if not self.holdings or self.lost:
             self.close()
 
     def close(self) -> None:
@@ -306,13 +256,13 @@ class Connection:
         _open.discard(self)
         if os.getpid() != self._pid:
             return
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN):
             self._presence.cancel()
         self._lines.close()
         self._aside.close()
         if self._watch is not threading.current_thread():
             self._watch.join(1.0)
-        with suppress(*_BROKEN):
+        with suppress(*BROKEN):
             self._client.close()
         sockets.forget(self._client)
 
@@ -346,49 +296,19 @@ class _Guard:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and self._connection._closed and isinstance(error, (*_BROKEN, pa.ArrowException)):
+        if error is not None and self._connection._closed and isinstance(error, (*BROKEN, pa.ArrowException)):
             raise self._connection.closed_error() from None
-        if not isinstance(error, (*_BROKEN, StopIteration)):
+        if not isinstance(error, (*BROKEN, StopIteration)):
             return
-        reason = _reason(error)
-        self._connection.lose(reason)
-        never = any(text in reason for text in _NEVER_SENT)
-        what = type(self._request).__name__
-        known = "nothing was done" if never else _UNKNOWN.get(what, "ask again")
-        raise OwnerLostError(
-            f"the owner of the warehouse {self._connection._root} was lost during {what} ({reason}); {known}", untouched=never
-        ) from None
+        why = reason(error)
+        self._connection.lose(why)
+        raise lost_during(self._request, self._connection._root, why) from None
 
 
-_UNKNOWN = {
-    "Insert": "the rows may be there or not: look, or insert under a package name, which can simply be repeated",
-    "Replace": "the rows may have been exchanged or not: replacing them again is safe",
-    "CommitBatch": "the batch may be there or not: committing it again is safe",
-    "CommitLoad": "the rows may be there or not",
-    "CreateTable": "the table may be there or not",
-    "DropTable": "the table may be there or not",
-}
-
-
-def _watch(presence: Any, connection: weakref.ref[Connection]) -> None:
-    """Wait for the end of the owner."""
-    why = "it closed the warehouse"
-    try:
-        while True:
-            presence.read_chunk()
-    except StopIteration:
-        pass
-    except Exception as e:
-        why = _reason(e)
+def _lose(connection: weakref.ref[Connection], why: str) -> None:
     found = connection()
     if found is not None:
         found.lose(why)
-
-
-def _reason(error: BaseException) -> str:
-    """What Flight says, without its technical tail."""
-    text = str(error).partition(". gRPC client debug context")[0].partition(". Client context")[0]
-    return text.rpartition("with message: ")[2] or type(error).__name__
 
 
 def _name(location: str) -> str | int:

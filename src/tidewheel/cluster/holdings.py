@@ -1,0 +1,69 @@
+"""What the owner holds for this process: each result and version as long as the object lives that stands for it here."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+_MANY = 16
+"""Versions that nobody needs any more, and that the owner is told of at once; of fewer it hears with the next request for versions."""
+
+
+class Holdings:
+    """Every method may be called from any thread."""
+
+    def __init__(self, let_go: Callable[[int], None]) -> None:
+        """`let_go` tells the owner of something that nobody needs any more, without waiting; then it calls `gone`."""
+        self._let_go = let_go
+        self._lock = threading.Lock()
+        self._held: set[int] = set()
+        self._unneeded: deque[int] = deque()
+        """Versions of these that the owner is still to be told of."""
+        self.hurried = False
+        """Nothing is put off any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def add(self, result: object, number: int) -> Callable[[], Any]:
+        """The owner holds a result as long as this object lives, or until what is returned is called."""
+        with self._lock:
+            self._held.add(number)
+        letting_go = weakref.finalize(result, self._let_go, number)
+        letting_go.atexit = False
+        return letting_go
+
+    def add_versions(self, hold: object, number: int) -> None:
+        """The same for versions, of which a statement needs some each time: to let go of them costs no call of its own."""
+        with self._lock:
+            self._held.add(number)
+        weakref.finalize(hold, self._put_off, number).atexit = False
+
+    def _put_off(self, number: int) -> None:
+        """In a finalizer: nothing here waits for a lock."""
+        self._unneeded.append(number)
+        if self.hurried or len(self._unneeded) >= _MANY:
+            for one in self._drained():
+                self._let_go(one)
+
+    def unneeded(self) -> tuple[int, ...]:
+        """Versions that the owner can let go of; the caller tells it."""
+        numbers = tuple(self._drained())
+        with self._lock:
+            self._held.difference_update(numbers)
+        return numbers
+
+    def _drained(self) -> Iterator[int]:
+        with suppress(IndexError):
+            while True:
+                yield self._unneeded.popleft()
+
+    def gone(self, number: int) -> bool:
+        """The owner does not hold it any more. Returns whether it was the last."""
+        with self._lock:
+            self._held.discard(number)
+            return not self._held
