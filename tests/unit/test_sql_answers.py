@@ -197,7 +197,7 @@ def test_the_short_way_is_the_long_way(wh: tw.Warehouse, statement: str, monkeyp
     """Plain statements do not go through DuckDB, and nobody can tell."""
     short = wh.sql(statement)
     assert isinstance(short, DirectResult)
-    monkeypatch.setattr("tidewheel.sql.ask.asked_of", lambda *_: None)
+    monkeypatch.setattr("tidewheel.sql.direct.Prepared.asked", lambda *_: None)
     long = wh.sql(statement)
     assert isinstance(long, SqlResult) and short.schema == long.schema
     if "LIMIT 7" in statement:

@@ -170,7 +170,7 @@ def test_only_what_is_needed_is_read(
 ) -> None:
     """Through DuckDB, and without it where a statement is so plain that it is not needed."""
     if way == "long":
-        monkeypatch.setattr("tidewheel.sql.ask.asked_of", lambda *_: None)
+        monkeypatch.setattr("tidewheel.sql.direct.Prepared.asked", lambda *_: None)
     result = wh.sql(statement)
     rows = result.to_arrow()
     assert sorted(map(str, rows.to_pylist())) == sorted(map(str, duck.sql(statement).to_arrow_table().to_pylist()))

@@ -27,6 +27,9 @@ from tidewheel.settings import Settings
 
 Mask = np.ndarray
 
+_REMEMBERED = 256
+"""Choices of columns."""
+
 
 class Coordinator:
     """Answers queries about one table. Holds what can be worked out once; safe to use from several threads."""
@@ -41,16 +44,27 @@ class Coordinator:
         self._numbers = {n: i for i, n in enumerate(self.names)}
         self._generations = generation_column(spec)
         self._all = Columns(list(range(len(self.names))), spec.schema, shape)
+        self._some: dict[tuple[str, ...], Columns] = {}
+        """Other columns that were asked for: they often are again."""
 
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
         if names is None:
             return self._all
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise QueryError(f"{role} is a list of column names, not {names!r}")
-        numbers = [self.number(n, role) for n in names]
+        asked = tuple(names)
+        try:
+            if (known := self._some.get(asked)) is not None:
+                return known
+        except TypeError:  # no name of a column, as is said below
+            pass
+        numbers = [self.number(n, role) for n in asked]
         if len(set(numbers)) < len(numbers):
-            raise QueryError(f"{role}: a column of table {self.spec.name!r} is named twice in {list(names)}")
-        return Columns(numbers, self.spec.schema, self.shape)
+            raise QueryError(f"{role}: a column of table {self.spec.name!r} is named twice in {list(asked)}")
+        made = self._all if numbers == self._all.numbers else Columns(numbers, self.spec.schema, self.shape)
+        if len(self._some) < _REMEMBERED:
+            self._some[asked] = made
+        return made
 
     def number(self, name: str, role: str) -> int:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -50,8 +50,11 @@ class Limits:
 
     def asked_by(self, query: Query) -> Limits:
         """With the limits that a query names itself."""
-        named = {"seconds": ("timeout", query.timeout), "rows": ("max_rows", query.max_rows), "bytes": ("max_bytes", query.max_bytes)}
-        return replace(self, **{limit: _number(name, value) for limit, (name, value) in named.items() if value is not None})
+        return Limits(
+            self.seconds if query.timeout is None else _number("timeout", query.timeout),
+            self.rows if query.max_rows is None else _number("max_rows", query.max_rows),
+            self.bytes if query.max_bytes is None else _number("max_bytes", query.max_bytes),
+        )
 
 
 def _number(name: str, value: Any) -> float:

@@ -15,7 +15,7 @@ from tidewheel.sql import shapes
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
 from tidewheel.sql.database import Database, database
-from tidewheel.sql.direct import Direct, asked_of
+from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.explain import ExplainResult
 from tidewheel.sql.hints import narrowed
@@ -38,7 +38,7 @@ def ask(
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     values = parameters_of(parameters)
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
-    if (known := shapes.direct_of(text)) is not None and (result := _at_once(engine, text, *known, values, limits)) is not None:
+    if (found := shapes.known(text)) is not None and (result := _at_once(engine, text, *found, values, limits)) is not None:
         return result
     statement = parse(text)
     if isinstance(statement, Statement):
@@ -49,13 +49,15 @@ def ask(
     return changed(engine, statement, lambda insert: _read(engine, parse_rows(insert), values, unlimited))
 
 
-def _at_once(engine: Engine, text: str, name: str, direct: Direct, values: Parameters, limits: Limits) -> DirectResult | None:
+def _at_once(
+    engine: Engine, text: str, known: shapes.Known, constants: list[str], values: Parameters, limits: Limits
+) -> DirectResult | None:
     """The answer to a statement of a known shape; None if anything about it is not as plain as it looks."""
     try:
-        (table,) = engine.versions([name])
+        (table,) = engine.versions([known.table])
     except NotFoundError:
         return None
-    asked = asked_of(direct, table.spec, values)
+    asked = known.asked(table.spec, constants, values)
     return None if asked is None else DirectResult(engine.root, table, asked, limits, text)
 
 

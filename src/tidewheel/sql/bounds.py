@@ -30,15 +30,7 @@ _LARGE = 1 << 53
 
 def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Bounds:
     """The boxes of a condition, which may read any column of the table."""
-    if condition is None:
-        return EVERYTHING
-    found = _Finder(spec).find(condition, False)
-    boxes, even = apart(found.boxes)
-    checked = [_possible(box, spec) for box in boxes]
-    if any(after != before for after, before in zip(checked, boxes, strict=True)):
-        boxes, even = apart(checked)
-        even = False
-    return Bounds(tuple(boxes), found.exact and even)
+    return EVERYTHING if condition is None else Finder(spec).bounds_of(condition)
 
 
 def queries_of(bounds: Bounds, spec: TableSpec, **more: Any) -> list[Query]:
@@ -57,17 +49,6 @@ def _query(spec: TableSpec, box: Box, more: dict[str, Any]) -> Query:
     if isinstance(spec.key, Ip) and key is not None:
         key = _address_text(key[0]), _address_text(key[1])
     return Query(key=key, time=time, **more)
-
-
-def _possible(box: Box, spec: TableSpec) -> Box:
-    """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""
-    if isinstance(spec.key, (ZOrder, Ip)) or spec.key.columns[0] not in box:
-        return box
-    try:
-        key_coder(spec).intervals(*box[spec.key.columns[0]])
-    except QueryError:
-        return {column: interval for column, interval in box.items() if column != spec.key.columns[0]}
-    return box
 
 
 Address = tuple[int, int]
@@ -91,12 +72,40 @@ def _address_text(address: Address | None) -> str | None:
 # ---- one column -----------------------------------------------------------------------------------------------
 
 
-class _Finder:
+class Finder:
+    """Finds the boxes of conditions on one table. Nothing in it changes."""
+
     def __init__(self, spec: TableSpec) -> None:
         self._never_null = {*spec.key.columns, spec.time.column}
         self._address = spec.key.column if isinstance(spec.key, Ip) else None
         self._types = {name: _value_type(spec.schema.field(name).type) for name in self._never_null}
-        self._axis = spec.time
+        self._axes = {name: spec.time if name == spec.time.column else _axis(name, type_) for name, type_ in self._types.items()}
+        whole = (pa.types.is_integer, pa.types.is_boolean)
+        self._whole = {name for name, type_ in self._types.items() if self._axes[name] is not None or any(is_(type_) for is_ in whole)}
+        self._key = None if isinstance(spec.key, (ZOrder, Ip)) else spec.key.column
+        self._coder = None if self._key is None or self._key in self._whole else key_coder(spec)  # every whole number can be a bound
+
+    def bounds_of(self, condition: where.Condition | None) -> Bounds:
+        """The boxes of a condition, which may read any column of the table."""
+        if condition is None:
+            return EVERYTHING
+        found = self.find(condition, False)
+        boxes, even = apart(found.boxes)
+        checked = [self._possible(box) for box in boxes]
+        if any(after is not before for after, before in zip(checked, boxes, strict=True)):
+            boxes, even = apart(checked)
+            even = False
+        return Bounds(tuple(boxes), found.exact and even)
+
+    def _possible(self, box: Box) -> Box:
+        """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""
+        if self._coder is None or self._key is None or self._key not in box:
+            return box
+        try:
+            self._coder.intervals(*box[self._key])
+        except QueryError:
+            return {column: interval for column, interval in box.items() if column != self._key}
+        return box
 
     def find(self, condition: where.Condition, negated: bool) -> Bounds:
         match condition:
@@ -141,8 +150,8 @@ class _Finder:
         if column == self._address:
             address = _address(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
             return Bounds(({column: (address, address)},), False) if op == where.EQUAL and address is not None else UNKNOWN
-        axis = self._axis if column == self._axis.column else _axis(column, type_)
-        if axis is not None or pa.types.is_integer(type_) or pa.types.is_boolean(type_):
+        if column in self._whole:
+            axis = self._axes[column]
             ends = _time_ends(value, axis) if axis is not None and not pa.types.is_integer(type_) else _whole_ends(value)
             return UNKNOWN if ends is None else _whole(column, op, *ends)
         try:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +20,15 @@ import pyarrow as pa
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import nanoseconds
 from tidewheel.sql import predicates as where
+from tidewheel.sql.bounds import Finder
+from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.parameters import Parameters, value_of
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
 _WHOLE = re.compile(r"-?\d{1,19}")
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,8})?")
+NO_PLACES: Mapping[str, int] = MappingProxyType({})
 _OTHER_PARTS = ("group_expressions", "group_sets", "having", "sample", "qualify")
 
 
@@ -51,8 +56,12 @@ class Asked:
     columns: tuple[str, ...]
     schema: pa.Schema
     condition: where.Condition | None
+    bounds: Bounds
+    """Of the condition."""
     count: bool
     limit: int | None
+    width: float
+    """Bytes of a row; 0 if they are not all of one width."""
 
 
 def direct_of(tree: Any) -> Direct | None:
@@ -108,23 +117,79 @@ def _name(node: Any, alias: str) -> str:
     return str(name)
 
 
-# ---- with the table and the parameters ------------------------------------------------------------------------
+# ---- with the table -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is filled into a statement each time it is asked."""
+
+    constants: Sequence[str]
+    """Texts for the places that are known by a number."""
+    parameters: Parameters
+
+
+_Form = Callable[[Given], Any]
+"""A condition, or a value in it, that waits for what is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement of this kind over its table, looked at once and asked often."""
+
+    columns: tuple[str, ...]
+    schema: pa.Schema
+    count: bool
+    limit: int | None
+    form: _Form | None
+    parameters: int
+    """How many it takes."""
+    finder: Finder
+    width: float
+
+    def asked(self, given: Given) -> Asked | None:
+        """What is read then; None if it goes the long way."""
+        if self.parameters != len(given.parameters or ()):  # one too many or too few is for DuckDB to say
+            return None
+        try:
+            condition = None if self.form is None else self.form(given)
+        except _NotDirectError:
+            return None
+        bounds = self.finder.bounds_of(condition)
+        return Asked(self.columns, self.schema, condition, bounds, self.count, self.limit, self.width)
 
 
 def asked_of(direct: Direct, spec: TableSpec, parameters: Parameters) -> Asked | None:
     """What such a statement reads of its table; None if it goes the long way."""
+    prepared = prepared_of(direct, spec)
+    return None if prepared is None else prepared.asked(Given((), parameters))
+
+
+def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_PLACES) -> Prepared | None:
+    """Such a statement over its table; None if it goes the long way. `places`: literals that are stand-ins for constants of a number."""
     try:
-        used: set[str] = set()
-        condition = None if direct.where is None else _Reader(direct.alias, spec, parameters, used).condition(direct.where, 0)
-        if len(used) != len(parameters or ()):  # one too many or too few is for DuckDB to say
-            return None
+        reader = _Reader(direct.alias, spec, places)
+        form = None if direct.where is None else reader.condition(direct.where, 0)
         if direct.count:
-            return Asked((), pa.schema([pa.field(direct.count, pa.int64())]), condition, True, direct.limit)
-        pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
-        fields = [pa.field(name, _handed_out(_type(column, spec))) for column, name in pairs]
-        return Asked(tuple(column for column, _ in pairs), pa.schema(fields), condition, False, direct.limit)
+            pairs: tuple[tuple[str, str], ...] = ()
+            schema = pa.schema([pa.field(direct.count, pa.int64())])
+        else:
+            pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
+            schema = pa.schema([pa.field(name, _handed_out(_type(column, spec))) for column, name in pairs])
     except _NotDirectError:
         return None
+    columns = tuple(column for column, _ in pairs)
+    widths = [_width(type_) for type_ in schema.types]
+    width = sum(widths) if all(widths) else 0.0
+    return Prepared(columns, schema, bool(direct.count), direct.limit, form, len(reader.used), Finder(spec), width)
+
+
+def _width(type_: pa.DataType) -> float:
+    """Bytes of a value; 0 if they are not all of one width."""
+    try:
+        return float(type_.bit_width / 8)
+    except ValueError:
+        return 0.0
 
 
 def _type(column: str, spec: TableSpec) -> pa.DataType:
@@ -146,41 +211,47 @@ def _handed_out(type_: pa.DataType) -> pa.DataType:
 class _Reader:
     """Reads the condition of one statement."""
 
-    def __init__(self, alias: str, spec: TableSpec, parameters: Parameters, used: set[str]) -> None:
+    def __init__(self, alias: str, spec: TableSpec, places: Mapping[str, int]) -> None:
         self._alias = alias
         self._spec = spec
-        self._parameters = parameters
-        self._used = used
+        self._places = places
+        self.used: set[str] = set()
+        """Parameters, by name or number."""
 
-    def condition(self, node: Any, depth: int) -> where.Condition:
+    def condition(self, node: Any, depth: int) -> _Form:
         if depth > 50:
             raise _NotDirectError
         match node:
             case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
                 made = self.condition(first, depth + 1)
                 for child in rest:
-                    made = (where.Both if kind == "CONJUNCTION_AND" else where.Either)(made, self.condition(child, depth + 1))
+                    made = _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, made, self.condition(child, depth + 1))
                 return made
             case {"type": "OPERATOR_NOT", "children": [child]}:
-                return where.Negation(self.condition(child, depth + 1))
+                return _negated(self.condition(child, depth + 1))
             case {"type": "OPERATOR_IS_NULL", "children": [child]}:
-                return where.IsNull(self._column(child)[0])
+                return _always(where.IsNull(self._column(child)[0]))
             case {"type": "OPERATOR_IS_NOT_NULL", "children": [child]}:
-                return where.Negation(where.IsNull(self._column(child)[0]))
+                return _always(where.Negation(where.IsNull(self._column(child)[0])))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
-                column, type_ = self._column(child)
-                return where.OneOf(column, pa.array([self._value(value, type_) for value in values], _compared_as(type_)))
+                return self._one_of(child, values)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return where.Both(self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
+                return _joined(where.Both, self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
             case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
                 if left.get("class") != "COLUMN_REF":
                     return self._comparison(right, where.MIRRORED[where.OF_TREE[kind]], left)
                 return self._comparison(left, where.OF_TREE[kind], right)
         raise _NotDirectError
 
-    def _comparison(self, child: Any, op: str, value: Any) -> where.Condition:
+    def _comparison(self, child: Any, op: str, value: Any) -> _Form:
         column, type_ = self._column(child)
-        return where.Comparison(column, op, pa.scalar(self._value(value, type_), _compared_as(type_)))
+        compared, form = _compared_as(type_), self._value(value, type_)
+        return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
+
+    def _one_of(self, child: Any, values: list[Any]) -> _Form:
+        column, type_ = self._column(child)
+        compared, forms = _compared_as(type_), [self._value(value, type_) for value in values]
+        return lambda given: where.OneOf(column, pa.array([form(given) for form in forms], compared))
 
     def _column(self, node: Any) -> tuple[str, pa.DataType]:
         if node.get("class") != "COLUMN_REF":
@@ -188,7 +259,7 @@ class _Reader:
         name = _name(node, self._alias)
         return name, _type(name, self._spec)
 
-    def _value(self, node: Any, type_: pa.DataType) -> Any:
+    def _value(self, node: Any, type_: pa.DataType) -> _Form:
         """A constant of a column's own kind."""
         cast = ""
         if node.get("class") == "CAST" and not node.get("try_cast"):
@@ -196,18 +267,38 @@ class _Reader:
             if cast not in ("TIMESTAMP", "DATE") or node.get("class") != "CONSTANT":
                 raise _NotDirectError
         if node.get("class") == "PARAMETER" and not cast:
-            return _given(self._parameter(node["identifier"]), type_)
+            name = node["identifier"]
+            self.used.add(name)
+            return lambda given: _given(_parameter(name, given.parameters), type_)
         literal = node.get("literal") if node.get("class") == "CONSTANT" else None
         if not isinstance(literal, dict):
             raise _NotDirectError
-        return _written(literal.get("kind", ""), literal.get("text", ""), type_, cast)
+        text = literal.get("text", "")
+        read = _reading(literal.get("kind", ""), type_, cast)
+        if (place := self._places.get(text)) is None:
+            return _always(read(text))
+        if text.startswith("-"):
+            return lambda given: read("-" + given.constants[place])
+        return lambda given: read(given.constants[place])
 
-    def _parameter(self, name: str) -> Any:
-        self._used.add(name)
-        try:
-            return value_of(name, self._parameters)
-        except LookupError:
-            raise _NotDirectError from None
+
+def _joined(how: type[where.Both] | type[where.Either], left: _Form, right: _Form) -> _Form:
+    return lambda given: how(left(given), right(given))
+
+
+def _negated(form: _Form) -> _Form:
+    return lambda given: where.Negation(form(given))
+
+
+def _always(made: Any) -> _Form:
+    return lambda _: made
+
+
+def _parameter(name: str, parameters: Parameters) -> Any:
+    try:
+        return value_of(name, parameters)
+    except LookupError:
+        raise _NotDirectError from None
 
 
 def _compared_as(type_: pa.DataType) -> pa.DataType:
@@ -220,30 +311,60 @@ def _compared_as(type_: pa.DataType) -> pa.DataType:
     raise _NotDirectError
 
 
-def _written(kind: str, text: str, type_: pa.DataType, cast: str) -> Any:
-    """The value of a literal."""
+def _reading(kind: str, type_: pa.DataType, cast: str) -> Callable[[str], Any]:
+    """How the text of a literal becomes a value of the column's type."""
     t = pa.types
-    if t.is_integer(type_) and kind in ("INTEGER", "NUMERIC") and not cast and _WHOLE.fullmatch(text):
-        return _fits(int(text), type_)
-    if t.is_float64(type_) and kind in ("INTEGER", "NUMERIC") and not cast and _NUMBER.fullmatch(text):
-        return float(text)
+    number = kind in ("INTEGER", "NUMERIC") and not cast
+    if number and t.is_integer(type_):
+        least, greatest = _ends(type_)
+        return lambda text: _whole(text, least, greatest)
+    if number and t.is_float64(type_):
+        return _float
     if t.is_string(type_) and kind == "STRING" and not cast:
-        return text
-    pattern = _DATE if cast == "DATE" or t.is_date32(type_) else _TIME
-    if kind == "STRING" and (t.is_timestamp(type_) or t.is_date32(type_) and cast != "TIMESTAMP") and pattern.fullmatch(text):
-        try:
-            moment = dt.datetime.fromisoformat(text)
-        except ValueError:
-            raise _NotDirectError from None
-        return _given(moment.date() if t.is_date32(type_) else moment, type_)
+        return str
+    if kind == "STRING" and (t.is_timestamp(type_) or t.is_date32(type_) and cast != "TIMESTAMP"):
+        if t.is_date32(type_):
+            return lambda text: _moment(text, _DATE).date()
+        pattern = _DATE if cast == "DATE" else _TIME
+        return lambda text: _microseconds(_moment(text, pattern))
     raise _NotDirectError
+
+
+def _whole(text: str, least: int, greatest: int) -> int:
+    """What is outside of a column's type is compared in a wider one: that is DuckDB's to do."""
+    if not _WHOLE.fullmatch(text) or not least <= (value := int(text)) <= greatest:
+        raise _NotDirectError
+    return value
+
+
+def _float(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise _NotDirectError
+    return float(text)
+
+
+def _moment(text: str, pattern: re.Pattern[str]) -> dt.datetime:
+    if not pattern.fullmatch(text):
+        raise _NotDirectError
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise _NotDirectError from None
+
+
+def _microseconds(moment: dt.datetime) -> int:
+    found = nanoseconds(moment)
+    assert found is not None
+    return found // 1000
 
 
 def _given(value: Any, type_: pa.DataType) -> Any:
     """The value of a parameter."""
     t = pa.types
     if t.is_integer(type_) and type(value) is int:
-        return _fits(value, type_)
+        least, greatest = _ends(type_)
+        if least <= value <= greatest:
+            return value
     if t.is_float64(type_) and (type(value) is float and math.isfinite(value) or type(value) is int and abs(value) < 1 << 53):
         return float(value)
     if t.is_string(type_) and type(value) is str and "\0" not in value:
@@ -251,16 +372,11 @@ def _given(value: Any, type_: pa.DataType) -> Any:
     if t.is_date32(type_) and type(value) is dt.date:
         return value
     if t.is_timestamp(type_) and type(value) is dt.datetime and (value.tzinfo is None or type_.tz is not None):
-        found = nanoseconds(value)
-        assert found is not None
-        return found // 1000
+        return _microseconds(value)
     raise _NotDirectError
 
 
-def _fits(value: int, type_: pa.DataType) -> int:
-    """What is outside of a column's type is compared in a wider one: that is DuckDB's to do."""
+def _ends(type_: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest number of a type."""
     bits = type_.bit_width
-    least, greatest = (0, (1 << bits) - 1) if pa.types.is_unsigned_integer(type_) else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    if not least <= value <= greatest:
-        raise _NotDirectError
-    return value
+    return (0, (1 << bits) - 1) if pa.types.is_unsigned_integer(type_) else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)

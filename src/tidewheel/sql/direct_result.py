@@ -25,9 +25,6 @@ class DirectResult(StatementResult):
         super().__init__(root, written)
         self.schema = asked.schema
         self._table = table
-        widths = [_width(field.type) for field in asked.schema]
-        self._width = sum(widths) if all(widths) else 0.0
-        """Of a row. To ask a batch how many bytes it has takes longer than to read a small one."""
         self._asked = asked
         self._limits = limits
         self._rows = 1 if asked.count and asked.limit is None else None
@@ -46,11 +43,11 @@ class DirectResult(StatementResult):
             limits["timeout"] = self._limits.seconds
         if self._limits.bytes != NEVER:
             limits["max_bytes"] = self._limits.bytes
-        return Scan(self._table, self._asked.columns, self._asked.condition, **limits)
+        return Scan(self._table, self._asked.columns, self._asked.condition, bounds=self._asked.bounds, **limits)
 
     # ---- taking it --------------------------------------------------------------------------------------
 
-    def _found(self, scan: Scan, of: Cancellable) -> Iterator[pa.RecordBatch]:
+    def _found(self, scan: Scan, of: Cancellable, whole: bool = False) -> Iterator[pa.RecordBatch]:
         asked = self._asked
         left = NEVER if asked.limit is None else asked.limit
         if asked.count:
@@ -61,7 +58,7 @@ class DirectResult(StatementResult):
             if left:
                 yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], schema=self.schema)
             return
-        for batch in scan if left else ():
+        for batch in scan.batches(whole and asked.limit is None) if left else ():
             _check(of)
             part = batch if batch.num_rows <= left else batch.slice(0, int(left))
             left -= part.num_rows
@@ -89,9 +86,10 @@ class DirectResult(StatementResult):
         with self._in_system_queries():
             watch.check()
             scan = self._last = self._scan()
-            for batch in self._found(scan, who):
+            for batch in self._found(scan, who, whole):
                 watch.check()
-                taken = int(batch.num_rows * self._width) if self._width else batch.nbytes
+                # to ask a batch how many bytes it has takes longer than to read a small one
+                taken = int(batch.num_rows * self._asked.width) if self._asked.width else batch.nbytes
                 rows, size = rows + batch.num_rows, size + taken
                 watch.count(rows)
                 watch.take(taken if whole else 0)
@@ -130,11 +128,3 @@ class DirectResult(StatementResult):
 def _check(of: Cancellable) -> None:
     if of.cancelled:
         raise CancelledError("the statement was cancelled; ask it again")
-
-
-def _width(type_: pa.DataType) -> float:
-    """Bytes of a value; 0 if they are not all of one width."""
-    try:
-        return float(type_.bit_width / 8)
-    except ValueError:
-        return 0.0

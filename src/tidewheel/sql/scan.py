@@ -12,6 +12,7 @@ from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.model.arrays import take_rows
 from tidewheel.model.query import Plan, Stats
 from tidewheel.sql.bounds import bounds_of, queries_of
+from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.predicates import Both, Condition, columns_of, mask
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -28,17 +29,19 @@ class Scan:
         condition: Condition | None,
         keep: Keep | None = None,
         narrow: Condition | None = None,
+        bounds: Bounds | None = None,
         **limits: Any,
     ) -> None:
         """`keep` decides about rows if `condition` says less than what was asked; else the condition does. Of rows that do not satisfy
-        `narrow` it does not matter whether they come.
+        `narrow` it does not matter whether they come. `bounds`: those of the condition, if they are known.
 
         Without `columns` only the number of rows is wanted: batches have none.
         """
         spec = table.spec
         self.spec = spec
         self.columns = list(columns)
-        bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
+        if bounds is None:
+            bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
         self._keep: Keep | None = None
         more: tuple[str, ...] = ()
         if condition is not None and not bounds.exact:
@@ -48,7 +51,11 @@ class Scan:
         read = [*self.columns, *(name for name in more if name not in self.columns)]
         self._results = [table.query(query) for query in queries_of(bounds, spec, columns=read or [spec.time.column], **limits)]
         self._counts = not read and self._keep is None
-        self.schema = pa.schema([spec.schema.field(name) for name in self.columns], spec.schema.metadata)
+
+    @property
+    def schema(self) -> pa.Schema:
+        schema = self.spec.schema
+        return pa.schema([schema.field(name) for name in self.columns], schema.metadata)
 
     @property
     def plans(self) -> list[Plan]:
@@ -60,12 +67,16 @@ class Scan:
         return total([result.stats for result in self._results])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.batches()
+
+    def batches(self, whole: bool = False) -> Iterator[pa.RecordBatch]:
+        """`whole`: the caller keeps them all, so that they need not be small."""
         for result in self._results:
             if self._counts and (rows := result.known_rows()) is not None:
                 if rows:
                     yield _rows_alone(rows)
                 continue
-            for batch in result:
+            for batch in result.batches(whole and self._keep is None):
                 if self._keep is not None:
                     batch = _kept(batch, self._keep(batch))
                 if batch.num_rows:
@@ -88,6 +99,8 @@ def _kept(batch: pa.RecordBatch, keep: pa.BooleanArray) -> pa.RecordBatch:
 
 def total(stats: Sequence[Stats]) -> Stats:
     """What several queries cost together."""
+    if len(stats) == 1:
+        return stats[0]
     whole = Stats()
     for field in fields(Stats):
         if field.name == "corrupt_files":

@@ -7,58 +7,72 @@ and each stand-in is found once among its literals, the constants of every state
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import duckdb
-
 from tidewheel.errors import QueryError
-from tidewheel.sql.direct import Direct
+from tidewheel.model.schema import TableSpec
+from tidewheel.sql.direct import Asked, Direct, Given, Prepared, prepared_of
+from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.statement import Statement, parse
 
 _LONGEST = 2_000
 """Characters of a statement that is looked at."""
-_NUMBER = re.compile(r"\d{1,19}(?:\.\d{1,8})?(?![\w.])")
-_TEXT = re.compile(r"'[^'\\]*'(?!')")
-_BEFORE = re.compile(r"[\w.'$?&#@\\]")
-"""What makes something else of a constant that follows it."""
+_ODD = re.compile(r"--|/\*|\\|''|\$\w*\$")
+"""What makes it hard to tell where a quoted text begins: statements with any of these are parsed."""
+_PIECES = re.compile(r"""[\w.$?&#@]+|'[^']*'|"[^"]*"|[^\w.$?&#@'"]+|['"]""")
+"""Words and numbers, quoted texts, quoted names, what is between them. Together they are the statement."""
+_NUMBER = re.compile(r"\d{1,19}(?:\.\d{1,8})?")
 _FIRST = 70_000_000
 
-Known = tuple[str, Direct, tuple[str, ...]]
-"""A table, a statement with stand-ins, and the texts of these as literals, in the order of the statement."""
+
+class Known:
+    """A shape that is that of a direct statement."""
+
+    def __init__(self, table: str, direct: Direct, places: dict[str, int]) -> None:
+        """`places`: the stand-ins as they are found among the literals, each with its number."""
+        self.table = table
+        self._direct = direct
+        self._places = places
+        self._last: tuple[TableSpec, Prepared | None] | None = None
+
+    def asked(self, spec: TableSpec, constants: Sequence[str], parameters: Parameters) -> Asked | None:
+        """What a statement of this shape reads of its table; None if it goes the long way."""
+        last = self._last
+        if last is None or last[0] is not spec and last[0] != spec:
+            self._last = last = spec, prepared_of(self._direct, spec, self._places)
+        return None if last[1] is None else last[1].asked(Given(constants, parameters))
 
 
-def direct_of(text: str) -> tuple[str, Direct] | None:
-    """The table and the parts of a direct statement, by its shape; None if it has to be parsed."""
-    if len(text) > _LONGEST or not text.isascii() or "\0" in text:
+def known(text: str) -> tuple[Known, list[str]] | None:
+    """The shape of a direct statement and the constants of this one; None if it has to be parsed."""
+    if len(text) > _LONGEST or not text.isascii() or "\0" in text or _ODD.search(text):
         return None
     shape, constants = _shape(text)
-    known = _parsed(shape, len(constants)) if constants else None
-    if known is None:
-        return None
-    table, direct, places = known
-    return table, replace(direct, where=_filled(direct.where, dict(zip(places, constants, strict=True))))
+    found = _parsed(shape, len(constants))
+    return None if found is None else (found, constants)
 
 
 def _shape(text: str) -> tuple[str, list[str]]:
-    made, constants, after = list[str](), list[str](), 0
-    for at, kind in duckdb.tokenize(text):
-        pattern = _NUMBER if kind == duckdb.token_type.numeric_const else _TEXT if kind == duckdb.token_type.string_const else None
-        found = pattern.match(text, at) if pattern is not None else None
-        if found is None or at < after or at and _BEFORE.match(text, at - 1):
-            continue
-        constants.append(found[0].strip("'"))
-        made += [text[after:at], _stand_in(len(constants) - 1, found[0])]
-        after = found.end()
-    return "".join(made) + text[after:], constants
+    pieces: list[str] = _PIECES.findall(text)
+    constants: list[str] = []
+    before = " "
+    for at, piece in enumerate(pieces):
+        first = piece[0]
+        if first == "'" and len(piece) > 1 and not _sticks(before):
+            pieces[at] = f"'·{len(constants)}'"
+            constants.append(piece[1:-1])
+        elif first.isdigit() and before[-1] not in "'\"" and _NUMBER.fullmatch(piece):
+            pieces[at] = f"{_FIRST + len(constants)}{'.5' if '.' in piece else ''}"
+            constants.append(piece)
+        before = piece
+    return "".join(pieces), constants
 
 
-def _stand_in(number: int, constant: str) -> str:
-    if constant.startswith("'"):
-        return f"'·{number}'"
-    return f"{_FIRST + number}{'.5' if '.' in constant else ''}"
+def _sticks(piece: str) -> bool:
+    """Whether it makes something else of a quoted text that follows it."""
+    return piece[-1] in ".$?&#@_'\"" or piece[-1].isalnum()
 
 
 @lru_cache(maxsize=512)
@@ -70,13 +84,13 @@ def _parsed(shape: str, count: int) -> Known | None:
     if not isinstance(statement, Statement) or statement.direct is None or len(statement.tables) != 1 or statement.direct.limit is not None:
         return None
     literals = list(_literals(statement.direct.where))
-    places = []
+    places: dict[str, int] = {}
     for number in range(count):
         own = [text for text in literals if text.removeprefix("-") in (f"{_FIRST + number}", f"{_FIRST + number}.5", f"·{number}")]
         if len(own) != 1:
             return None
-        places.append(own[0])
-    return statement.tables[0].name, statement.direct, tuple(places)
+        places[own[0]] = number
+    return Known(statement.tables[0].name, statement.direct, places)
 
 
 def _literals(tree: Any) -> Iterator[str]:
@@ -89,14 +103,3 @@ def _literals(tree: Any) -> Iterator[str]:
             left.extend(node.values())
         elif isinstance(node, list):
             left.extend(node)
-
-
-def _filled(tree: Any, constants: dict[str, str]) -> Any:
-    if isinstance(tree, dict):
-        literal = tree.get("literal")
-        if isinstance(literal, dict) and (text := literal.get("text")) in constants:
-            return {**tree, "literal": {**literal, "text": ("-" if text.startswith("-") else "") + constants[text]}}
-        return {name: _filled(value, constants) if value.__class__ in (dict, list) else value for name, value in tree.items()}
-    if isinstance(tree, list):
-        return [_filled(one, constants) for one in tree]
-    return tree

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,14 +63,9 @@ class StatementResult(Result):
 
     # ---- how it is read ---------------------------------------------------------------------------------
 
-    @contextmanager
-    def _in_system_queries(self) -> Iterator[None]:
+    def _in_system_queries(self) -> AbstractContextManager[None]:
         """While it is read: it is told of in system.queries, and can be cancelled by its number there."""
-        if not self.is_listed:
-            yield
-            return
-        with queries.running(self._root, self._written, self.cancel, self.stats):
-            yield
+        return queries.running(self._root, self._written, self.cancel, self.stats) if self.is_listed else nullcontext()
 
     def _costs(self, scans: list[Scan]) -> None:
         """Put what scans cost into the stats. The same object says more then: plans point to it."""
