@@ -271,6 +271,51 @@ def test_the_next_call_takes_the_place_of_a_dead_owner(root: Path) -> None:
             assert table.rows == 1010
 
 
+def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
+    """The first to notice attaches anew, and closes what is lost. The others have closed nothing: they hear that the owner is gone."""
+    with OwnerProcess() as owner:
+        owner.open(root)
+        with tw.open(root) as wh:
+            table = wh.create_table("t", SCHEMA, time="ts", key="id")
+            table.insert(rows(MANY))
+            engine, old, result = wh._engine, table._table, table.query()
+            assert isinstance(engine, AttachedEngine)
+            lines, connection = engine._connection._lines.ask, engine._connection
+            errors: list[BaseException] = []
+
+            def late(message: bytes) -> Any:
+                """An answer, or what broke it, that comes when the connection was closed."""
+                try:
+                    return lines(message)
+                finally:
+                    eventually(lambda: connection._closed)
+
+            def insert() -> None:
+                try:
+                    old.insert(rows(10), None, "error")
+                except BaseException as e:
+                    errors.append(e)
+
+            connection._lines.ask = late  # type: ignore[method-assign]
+            owner.stop()
+            under_way = threading.Thread(target=insert)
+            under_way.start()
+            assert eventually(lambda: connection._lines._busy)
+            owner.kill()
+            assert eventually(lambda: engine.lost)
+            assert table.rows >= MANY
+            assert wh._engine is not engine and connection._closed
+            under_way.join()
+            for use in (old.state, engine.tables, lambda: engine.table("t"), result.to_arrow):
+                with pytest.raises(OwnerLostError, match="is gone"):
+                    use()
+            (error,) = errors
+            assert isinstance(error, OwnerLostError) and "may be there or not" in str(error)
+        for use in (wh.tables, table.flush):
+            with pytest.raises(ClosedError, match="was closed; open it again"):
+                use()
+
+
 def test_what_is_known_when_the_owner_dies_in_the_middle(root: Path) -> None:
     with OwnerProcess() as owner:
         owner.open(root)

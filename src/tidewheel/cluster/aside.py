@@ -73,6 +73,7 @@ class Aside:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
@@ -82,6 +83,9 @@ class Aside:
         job = _Job(work, unwanted)
         self.start()
         self._jobs.put(job)
+        if self._closed:  # meanwhile, or before: its thread may have ended without a look at this
+            _thread(self._jobs).start()
+            self._jobs.put(None)
         try:
             return job.wait()  # type: ignore[no-any-return]
         except BaseException as e:
@@ -97,8 +101,8 @@ class Aside:
     def start(self) -> None:
         if self._thread is None:
             with self._lock:
-                if self._thread is None:
-                    thread = threading.Thread(target=_work, args=(self._jobs,), name=f"tidewheel-aside-{next(_numbers)}", daemon=True)
+                if self._thread is None and not self._closed:
+                    thread = _thread(self._jobs)
                     thread.start()
                     self._thread = thread
 
@@ -109,12 +113,18 @@ class Aside:
         self.start()
 
     def close(self) -> None:
-        """Do what is left, and end the thread."""
+        """Do what is left, and end the thread. What comes after that is still done, by a thread of its own."""
         with self._lock:
+            self._closed = True  # first: whoever puts a job behind the end sees it
             thread, self._thread = self._thread, None
-            self._jobs.put(None)
+            if thread is not None:
+                self._jobs.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
+
+
+def _thread(jobs: SimpleQueue[_Job | None]) -> threading.Thread:
+    return threading.Thread(target=_work, args=(jobs,), name=f"tidewheel-aside-{next(_numbers)}", daemon=True)
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:

@@ -234,8 +234,11 @@ class AttachedEngine:
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """Let go of the warehouse; its owner goes on. Results that were asked before can still be read. May be called twice."""
-        self._closed = True
+        """Let go of the warehouse; its owner goes on. Results that were asked before can still be read. May be called twice.
+
+        If the owner is lost, whoever still uses this engine goes on to hear just that: another thread may have attached anew.
+        """
+        self._closed = self._closed or not self.lost
         self._connection.retire()
 
 

@@ -215,10 +215,12 @@ class Connection:
     def _check(self, request: Any) -> None:
         if os.getpid() != self._pid:
             raise ClosedError(f"this process was forked from the one that opened the warehouse {self._root}; open it in this one")
-        if self._closed or self._retired and not isinstance(request, (ResultRequest, Release)):
+        if self._retired and not isinstance(request, (ResultRequest, Release)):
             raise self.closed_error()
-        if self.lost:
+        if self.lost:  # first: another thread may have closed it for that
             raise OwnerLostError(f"the owner of the warehouse {self._root} is gone ({self._why}); nothing was done", untouched=True)
+        if self._closed:
+            raise self.closed_error()
 
     def closed_error(self) -> ClosedError:
         return ClosedError(f"the warehouse {self._root} was closed; open it again")
@@ -232,15 +234,18 @@ class Connection:
         return error
 
     def lose(self, why: str) -> None:
-        """The owner is gone, or we are to it."""
-        if not self.lost:
+        """The owner is gone, or we are to it. Who hung up has not lost it."""
+        if not self.lost and not self._closed:
             self._why = why
             self.lost = True
             self._lines.close()  # the owner may be waiting for us to hang up
 
     def retire(self) -> None:
-        """Close it as soon as nobody holds a result that is still with the owner."""
-        if self.holdings and not self.lost:
+        """Close it as soon as nobody holds a result that is still with the owner. One that is lost stays so for whoever still uses it."""
+        if self.lost:
+            self.close()
+            return
+        if self.holdings:
             gc.collect()  # an error that somebody caught holds the result it came from, in a circle with its own traceback
         self._retired = self.holdings.hurried = True
         self.holdings.unneeded()  # they end with the session
@@ -296,10 +301,12 @@ class _Guard:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and self._connection._closed and isinstance(error, (*BROKEN, pa.ArrowException)):
-            raise self._connection.closed_error() from None
-        if not isinstance(error, (*BROKEN, StopIteration)):
+        if isinstance(error, pa.ArrowException) and self._connection._closed:
+            pass  # a client that was closed says so, in its own way
+        elif not isinstance(error, (*BROKEN, StopIteration)):
             return
+        if self._connection._closed and not self._connection.lost:
+            raise self._connection.closed_error() from None
         why = reason(error)
         self._connection.lose(why)
         raise lost_during(self._request, self._connection._root, why) from None
