@@ -147,7 +147,7 @@ class LocalEngine:
 
     def tables(self) -> list[str]:
         self.check_open()
-        return sorted(n for n in self._tables if SUFFIX not in n)
+        return sorted(n for n in list(self._tables) if SUFFIX not in n)  # a copy: others make and drop tables meanwhile
 
     def table(self, name: str) -> LocalTable:
         self.check_open()

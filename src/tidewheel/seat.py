@@ -67,6 +67,8 @@ class Seat:
             if _seats.get(self.root) is self:
                 del _seats[self.root]
         with self._lock:
+            if self._closed:  # in a forked child: the parent goes on with it
+                return
             self._closed = True
         self._engine.close()
 
@@ -133,6 +135,7 @@ def _forget_in_child() -> None:
     global _seats_lock
     _seats_lock = threading.RLock()
     for seat in _seats.values():
+        seat._lock = threading.Lock()  # a thread that did not come along may hold the other
         seat._closed = True
         seat._engine.forsake()
     _seats.clear()

@@ -505,18 +505,26 @@ engine.close()
 def test_a_fork_of_an_owner(root: Path) -> None:
     fork_test(root, """
 wh = tw.open(root)
-wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
+wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id").insert([{"id": 1, "ts": 1}])
 wh._engine.listener.wait(30)
 pid = os.fork()
 if pid == 0:
+    try:
+        wh.tables()
+        os._exit(3)
+    except ClosedError:
+        pass
+    wh.close()  # which is the parent's: it goes on, with all that it has not flushed
     sys.exit(0)
 assert wait(pid) == 0
+assert wh.table("t").rows == 1
 idle = os.fork()  # one that stays: it must not keep the door open
 if idle == 0:
     time.sleep(100)
 engine = attach(root)
 assert engine.tables() == ["t"]
 engine.close()
+wh.table("t").flush()
 wh.close()
 try:
     attach(root)
