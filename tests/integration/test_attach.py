@@ -26,6 +26,7 @@ from tidewheel.cluster import address, held, requests, server
 from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
+from tidewheel.engine import LocalEngine
 from tidewheel.errors import ClosedError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
@@ -233,6 +234,40 @@ def test_an_owner_that_closes(owned: OwnedEngine, attached: AttachedEngine) -> N
         assert error.value.untouched
     assert len(small.to_arrow()) == 7
     assert "is gone" in repr(large)
+
+
+def test_an_owner_that_closes_in_the_middle_of_a_call(
+    owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not without a second Ctrl-C, which ends its patience. Who is attached has closed nothing, and may ask the next owner."""
+    table, there = attached.create(SPEC, "error"), owned.table("t")
+    traffic, flush = listener(owned)._traffic, there.flush
+    assert traffic is not None
+
+    def late() -> None:
+        traffic.closing.set()
+        LocalEngine.close(owned)
+        flush()
+
+    monkeypatch.setattr(there, "flush", late)
+    with pytest.raises(OwnerLostError, match=r"the owner closed the warehouse during this call.*may be done or not") as error:
+        table.flush()
+    assert error.value.retryable and not error.value.untouched and attached.lost
+
+
+def test_an_owner_that_is_interrupted_while_it_closes(
+    owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any, patience: float) -> None:
+        self.closing.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidewheel.cluster.service.Traffic.close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        owned.close()
+    assert not list((owned.root / "owner").iterdir()) and listener(owned) not in server._listening
+    assert eventually(lambda: attached.lost)
+    OwnedEngine(owned.root, Settings()).close()
 
 
 def test_an_owner_that_is_killed(root: Path) -> None:

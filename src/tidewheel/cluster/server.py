@@ -26,6 +26,9 @@ DELAY = 0.1
 PATIENCE = 5.0
 """Seconds that calls under way have to end when the owner closes; whoever does not read its rows must not hold it up."""
 
+HANG_UP = 1.0
+"""Seconds after that for the last answers to arrive, and for those who were attached to notice and hang up. They mostly take a hundredth."""
+
 _numbers = itertools.count(1)
 
 _listening: set[Listener] = set()
@@ -88,13 +91,15 @@ class Listener:
         if thread is None:
             return
         thread.join()
-        address.withdraw(self.root, self.token)
-        if self._traffic is not None:
-            self._traffic.close(PATIENCE)
-        _listening.discard(self)
-        services, self._services = self._services, []
-        for service, name in services:
-            _shut_down(service, name)
+        try:
+            address.withdraw(self.root, self.token)
+            if self._traffic is not None:
+                self._traffic.close(PATIENCE)
+        finally:  # also if somebody has no patience at all
+            _listening.discard(self)
+            services, self._services = self._services, []
+            for service, name in services:
+                _shut_down(service, name)
 
     # ---- in its thread ----------------------------------------------------------------------------------
 
@@ -167,7 +172,7 @@ def _shut_down(service: Any, name: str | int) -> None:
     """Flight waits for every call to end; a connection whose call does not is cut."""
     done = threading.Thread(target=service.shutdown, name="tidewheel-listen-close", daemon=True)
     done.start()
-    done.join(0.2)
+    done.join(HANG_UP)
     if done.is_alive():
         sockets.sever(name)
         done.join(PATIENCE)

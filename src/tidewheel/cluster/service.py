@@ -18,7 +18,7 @@ from pyarrow import flight
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, Progressing
 from tidewheel.cluster.wire import WRAPPED, has_dictionary, pack, stream, unpack, unstream, wrapped
-from tidewheel.errors import OwnerLostError, TidewheelError
+from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
 TOKEN_BYTES = 32
 SESSION_BYTES = 16
@@ -96,16 +96,16 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             with self._traffic:
                 return pack(*self._handlers.answer(session, request, rows))
         except Exception as e:
-            return pack(e)
+            return self._word(e)
 
     def _progressing(self, message: pa.Buffer) -> Iterator[Any]:
         try:
             session, request, rows = self._open(message)
             with self._traffic:
                 for value in Progressing(lambda progress: self._handlers.answer(session, request, rows, progress)[0]):
-                    yield flight.Result(pack(value))
+                    yield flight.Result(self._word(value))
         except Exception as e:
-            yield flight.Result(pack(e))
+            yield flight.Result(self._word(e))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """A request whose rows come in a stream."""
@@ -115,7 +115,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                 answer = self._handlers.take(request, reader.schema, _arriving(reader))
         except Exception as e:
             answer = e
-        writer.write(pack(answer))
+        writer.write(self._word(answer))
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Rows of a result, or the stream that a session consists of."""
@@ -130,7 +130,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                 schema, window = WRAPPED, ((None if batch is None else wrapped(batch), behind) for batch, behind in window)
             return flight.GeneratorStream(schema, self._window(schema, window))
         except Exception as e:
-            return flight.GeneratorStream(schema, iter([(_empty(schema), pack(e))]))
+            return flight.GeneratorStream(schema, iter([(_empty(schema), self._word(e))]))
 
     def _window(self, schema: pa.Schema, window: Iterable[tuple[pa.RecordBatch | None, Any]]) -> Iterator[Any]:
         try:
@@ -139,9 +139,15 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                     if behind is None:
                         yield batch
                     else:
-                        yield _empty(schema) if batch is None else batch, pack(behind)
+                        yield _empty(schema) if batch is None else batch, self._word(behind)
         except TidewheelError as e:
-            yield _empty(schema), pack(e)
+            yield _empty(schema), self._word(e)
+
+    def _word(self, value: Any) -> bytes:
+        """What is said in the end. Who is attached has closed nothing: an owner that closes while it works for them is lost to them."""
+        if isinstance(value, ClosedError) and self._traffic.closing.is_set():
+            value = OwnerLostError(f"the owner closed the warehouse during this call ({value}); what it was to do may be done or not")
+        return pack(value)
 
     def _session(self, context: Any, session: str) -> Iterator[Any]:
         """Lasts until either side is gone."""
