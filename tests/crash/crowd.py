@@ -48,17 +48,24 @@ def read_journal(path: Path) -> dict[int, int]:
     return {int(a): int(b) for a, b in (line.split() for line in lines)}
 
 
+def begin(root: Path) -> tuple[tw.Warehouse, tw.Table]:
+    """The owner may be busy with its start, or die meanwhile."""
+    wh: tw.Warehouse | None = None
+    while True:
+        try:
+            wh = wh or tw.open(root)
+            return wh, wh.create_table("t", SCHEMA, time="ts", key="who", if_exists="open")
+        except tw.TidewheelError as e:
+            if not e.retryable:
+                raise
+            time.sleep(0.01)
+
+
 def run(root: Path, who: int, journal: Path, stop: Path, seed: int) -> None:
     rng = random.Random(seed)
     acknowledged = read_journal(journal)
     number = max(acknowledged, default=-1) + 1
-    wh = tw.open(root)
-    while True:
-        try:
-            table = wh.create_table("t", SCHEMA, time="ts", key="who", if_exists="open")
-            break
-        except tw.OwnedError:
-            time.sleep(0.01)
+    wh, table = begin(root)
     with journal.open("a") as out:
         while not stop.exists():
             try:

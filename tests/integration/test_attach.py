@@ -57,8 +57,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def owned(root: Path) -> Iterator[OwnedEngine]:
+def owned(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnedEngine]:
     """An owner in this very process: whoever attaches to it goes over the wire all the same."""
+    monkeypatch.setattr("tidewheel.cluster.handlers._SOON", 60.0)  # few rows come with their answer, however slow the machine is
     engine = OwnedEngine(root, Settings())
     assert engine.listener is not None
     assert engine.listener.wait(60)
@@ -351,13 +352,28 @@ def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
                 use()
 
 
+class DiesOfIt:
+    """The writing end of a line. The owner is killed as soon as a message was sent."""
+
+    def __init__(self, writer: Any, owner: OwnerProcess) -> None:
+        self.writer, self.owner = writer, owner
+
+    def write_metadata(self, message: bytes) -> None:
+        self.writer.write_metadata(message)
+        self.owner.kill()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
 def test_what_is_known_when_the_owner_dies_in_the_middle(root: Path) -> None:
     with OwnerProcess() as owner:
         owner.open(root)
         engine = attach(root)
         table = engine.create(SPEC, "error")
+        (line,) = engine._connection._lines._idle
+        line._writer = DiesOfIt(line._writer, owner)
         owner.stop()
-        threading.Timer(0.3, owner.kill).start()
         with pytest.raises(OwnerLostError, match="may be there or not") as error:
             table.insert(rows(10), None, "error")
         assert not error.value.untouched
@@ -419,6 +435,7 @@ def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngi
     assert eventually(lambda: results(owned) == 0)
     with pytest.raises(NotFoundError, match=r"not held any more.*Ask the query again"):
         result.to_arrow()
+    monkeypatch.setattr(held, "EXPIRES", 900.0)
     assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
 
 
@@ -584,9 +601,9 @@ def test_ctrl_c(owned: OwnedEngine, attached: AttachedEngine, what: str, monkeyp
         plain = owned.table("t").query
         monkeypatch.setattr(owned.table("t"), "query", lambda query: (time.sleep(1.0), plain(query))[1])
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         result = table.query(Query() if what == "query" else slow)
         _ = result.to_arrow() if what == "to_arrow" else len(result) if what == "count" else list(result)
     assert time.monotonic() - began < 15

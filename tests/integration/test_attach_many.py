@@ -164,7 +164,7 @@ engine.close()
     engine.close()
     assert (root / "owner/owner.log").read_text() == ""
     assert not (root / "owner/address.json").exists()
-    again = summon(root, idle=1.0)
+    again = summon(root, idle=60.0)
     assert again.recovery.clean
     assert again.epoch == engine.epoch + 1
     assert again.table("t").insert(rows(1000), "one", "error").duplicate

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tests.property.test_sql_conformance import answers
 from tests.sql_tables import Twin, create, fill
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
+from tidewheel.cluster.held import EXPIRES
 from tidewheel.cluster.protocol import Engine
 from tidewheel.errors import NotFoundError
 from tidewheel.model.delivery import SliceId
@@ -253,16 +255,17 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error").insert(some(0, 20_000), None, "error")
     assert owner.listener is not None and owner.listener._handlers is not None
     sessions = owner.listener._handlers.sessions
-    monkeypatch.setattr("tidewheel.cluster.held.EXPIRES", 0.5)
+    now = 1000.0
+    monkeypatch.setattr("tidewheel.cluster.held.time", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):
-        time.sleep(0.2)
+        now += 0.4 * EXPIRES
         assert sum(batch.num_rows for batch in result) == 20_000
         for session in list(sessions._sessions):
             sessions.expire(session)
     assert len(table.query(Query(key=(0, 9)))) == 10
-    time.sleep(0.6)
+    now += 1.1 * EXPIRES
     for session in list(sessions._sessions):
         sessions.expire(session)
     with pytest.raises(NotFoundError, match="not held any more"):

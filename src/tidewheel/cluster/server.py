@@ -27,7 +27,7 @@ PATIENCE = 5.0
 """Seconds that calls under way have to end when the owner closes; whoever does not read its rows must not hold it up."""
 
 HANG_UP = 1.0
-"""Seconds after that for the last answers to arrive, and for those who were attached to notice and hang up. They mostly take a hundredth."""
+"""Seconds after that for the last answers to arrive, and for those who were attached to hang up. They mostly take a hundredth."""
 
 _numbers = itertools.count(1)
 
