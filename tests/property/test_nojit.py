@@ -44,6 +44,12 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
 
     def ask():
         same_rows(table.query().to_arrow(), oracle.query())
+        rows = table.query().to_arrow()
+        known = {name: [value for value in rows[name].to_pylist() if value is not None] for name in (SERIAL, TIME, "h", "f")}
+        totals = {"n": "count(*)", "s": f"sum({SERIAL})", "h": "sum(h)", "low": "min(h)", "f": "count(f)", "t": f"max({TIME})"}
+        expected = {"n": rows.num_rows, "s": sum(known[SERIAL]), "h": sum(known["h"]) if known["h"] else None,
+                    "low": min(known["h"], default=None), "f": len(known["f"]), "t": max(known[TIME])}
+        assert table.query(aggregate=totals).to_pylist() == [expected]
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
             came = [row.values for row in oracle.rows if after < row.born <= upto < row.died]
             same_rows(table._engine.query(Query(after=after, upto=upto)).to_arrow(), came)

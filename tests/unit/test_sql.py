@@ -251,7 +251,7 @@ def test_the_ends_of_a_table_come_from_the_index(wh: tw.Warehouse) -> None:
     check(True)
     wh.create_table("nothing", TAXI, time="ts", key="id")
     assert wh.sql("SELECT count(*) AS n, max(ts) AS t FROM nothing").to_pylist() == [{"n": 0, "t": None}]
-    assert wh.sql("SELECT max(v) AS v FROM taxi").stats.regions_read == 0  # not read yet
+    assert wh.sql("SELECT max(v + 1) AS v FROM taxi").stats.regions_read == 0  # not read yet
     with pytest.raises(tw.QueryError, match="Parameter"):
         wh.sql("SELECT max(ts) FROM taxi", [1]).to_arrow()
 

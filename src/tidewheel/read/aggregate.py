@@ -11,13 +11,52 @@ from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.expressions import quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
+from tidewheel.read.totals.asked import Total, read, type_of
+from tidewheel.read.totals.sums import Totals
 
 if TYPE_CHECKING:
     from tidewheel.read.coordinator import Coordinator
 
+_REMEMBERED = 256
+"""Choices of totals of a table."""
+
+
+def aggregation(coordinator: Coordinator, query: Query, watch: Watch) -> Aggregation | Totals:
+    """How a query's aggregates and groups are made: by DuckDB, unless they are plain totals of all rows."""
+    return _totals(coordinator, query) or Aggregation(coordinator, query, watch)
+
+
+def _totals(coordinator: Coordinator, query: Query) -> Totals | None:
+    if query.group_by or query.columns is not None or not isinstance(query.aggregate, Mapping) or not query.aggregate:
+        return None
+    pairs = tuple(query.aggregate.items())
+    if not all(isinstance(part, str) for pair in pairs for part in pair):
+        return None
+    known = coordinator.remembered
+    if pairs not in known:
+        made = _plain(dict(pairs), coordinator.spec.schema)
+        if len(known) >= _REMEMBERED:
+            return made
+        known[pairs] = made
+    found: Totals | None = known[pairs]
+    return found
+
+
+def _plain(aggregate: dict[str, str], schema: pa.Schema) -> Totals | None:
+    asked: dict[str, Total] = {}
+    for name, expression in aggregate.items():
+        total = read(expression, schema.names)
+        if total is None or type_of(total, schema) is None:
+            return None
+        referenced(expression, tuple(schema.names))  # what only looks like an expression is refused here
+        asked[name] = total
+    return Totals(asked, schema)
+
 
 class Aggregation:
     """`reads` are the columns it needs; `schema` is that of its answer."""
+
+    folds = None
 
     def __init__(self, coordinator: Coordinator, query: Query, watch: Watch) -> None:
         names = coordinator.names

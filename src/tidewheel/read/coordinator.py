@@ -46,6 +46,8 @@ class Coordinator:
         self._all = Columns(list(range(len(self.names))), spec.schema, shape)
         self._some: dict[tuple[str, ...], Columns] = {}
         """Other columns that were asked for: they often are again."""
+        self.remembered: dict[Any, Any] = {}
+        """What others worked out of questions to this table."""
 
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
         if names is None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tidewheel.errors import CancelledError
 from tidewheel.index.version import Version
@@ -12,11 +15,14 @@ from tidewheel.model.pieces import INDEX, SOURCE
 from tidewheel.model.query import Plan, Query, Stats
 from tidewheel.model.sketch import COLUMNS, Sketch
 from tidewheel.read.coordinator import Coordinator, Scan
-from tidewheel.read.limits import Watch
+from tidewheel.read.limits import Cancellable, Watch
 from tidewheel.read.piped_result import PipedResult
 from tidewheel.read.pipeline import Pipeline, Source, limits_of
 from tidewheel.read.rows import rows_of
 from tidewheel.read.scan import Found
+
+if TYPE_CHECKING:
+    from tidewheel.read.totals.sums import Totals
 
 _FEW_PIECES = 64
 
@@ -73,6 +79,18 @@ class LocalResult(PipedResult):
     def cancel(self) -> None:
         self.cancelled = True
         self._scan = None
+
+    def _run(self, size: int, whole: bool, of: Cancellable | None, most: float | None = None) -> Iterator[pa.RecordBatch]:
+        totals = self._pipeline.totals
+        if totals is None:
+            return super()._run(size, whole, of, most)
+        return self._folded(totals, Watch(self._pipeline.limits, self if of is None else of, self._planned))
+
+    def _folded(self, totals: Totals, watch: Watch) -> Iterator[pa.RecordBatch]:
+        """Its one row."""
+        from tidewheel.read.totals.folded import folded
+
+        yield folded(self._alive(), totals, watch)
 
     def _source(self) -> tuple[Source, int | None]:
         scan = self._alive()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from tidewheel.read.coordinator import Coordinator, check_corrupt, check_limit, 
 from tidewheel.read.limits import NEVER, Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, first, top
+
+if TYPE_CHECKING:
+    from tidewheel.read.totals.sums import Totals
 
 
 class Source(Protocol):
@@ -51,10 +54,10 @@ class Pipeline:
         self._aggregation: Any = None
         self._filter: Any = None
         if query.aggregate is not None or query.group_by is not None:
-            from tidewheel.read.aggregate import Aggregation
+            from tidewheel.read.aggregate import aggregation
 
-            self._aggregation = Aggregation(coordinator, query, watch)
-            self.columns = coordinator.columns(self._aggregation.reads)
+            self._aggregation = aggregation(coordinator, query, watch)
+            self.columns = coordinator.columns(self._aggregation.reads or [coordinator.spec.time.column])
             self.schema: pa.Schema = self._aggregation.schema
         else:
             self.columns = coordinator.columns(query.columns)
@@ -73,6 +76,13 @@ class Pipeline:
     def row_bytes(self) -> int:
         """Bytes of a row of the result, where every row has the same, else 0."""
         return self.coordinator.shape.row_bytes if self.columns.whole and self._aggregation is None else 0
+
+    @property
+    def totals(self) -> Totals | None:
+        """What is asked for, if it is nothing but totals that can be made of values where they lie."""
+        if self._aggregation is None or self.query.where is not None or self.limit is not None or self._order:
+            return None
+        return self._aggregation if self._aggregation.folds is not None else None
 
     @property
     def stops_at(self) -> int | None:

@@ -39,6 +39,15 @@ def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int |
                 return
 
 
+def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch) -> Iterator[tuple[Found, Matrix]]:
+    """The segments of a scan themselves, of at most `size` rows at a time: those columns of them are in memory, and verified."""
+    for group in _split(scan.found.segments, size):
+        watch.check()
+        segments = _refine(scan, group, watch) if scan.found.doubtful else group
+        check_blocks(scan.found, segments, columns, watch)
+        yield from resident(scan.found, segments, columns, watch)
+
+
 def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watch) -> Iterator[pa.RecordBatch]:
     found, least = scan.found, scan.coordinator.settings.zero_copy_rows
     if found.longest >= least:

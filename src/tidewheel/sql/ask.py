@@ -14,7 +14,7 @@ from tidewheel.read.result import Result
 from tidewheel.sql import shapes
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
-from tidewheel.sql.database import Database, database
+from tidewheel.sql.database import database
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.explain import ExplainResult
@@ -68,6 +68,8 @@ def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limi
         statement = replace(shown, original=statement.original)
     text = statement.original
     inputs = _inputs(engine, statement)
+    if (summary := _summary(engine, statement, inputs, limits, values)) is not None:
+        return summary
     if statement.direct is not None and len(inputs.tables) == 1:
         (table,) = inputs.tables.values()
         asked = asked_of(statement.direct, table.spec, values)
@@ -77,9 +79,7 @@ def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limi
     place = database(limits.bytes)
     if statement.explain:
         return ExplainResult(place, inputs, limits, Text(text, statement.text), values, statement.explain == "analyze")
-    return _summary(engine, statement, inputs, limits, place, values) or SqlResult(
-        place, inputs, limits, Text(text, statement.text), values
-    )
+    return SqlResult(place, inputs, limits, Text(text, statement.text), values)
 
 
 def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
@@ -89,7 +89,7 @@ def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> Non
             inputs.narrow[name] = narrow
 
 
-def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, place: Database, values: Parameters) -> SqlResult | None:
+def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, values: Parameters) -> SqlResult | None:
     """The answer from what chunks know of themselves, if that is all that is asked."""
     asked, tables = statement.summary, list(inputs.tables.values())
     if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
@@ -99,7 +99,7 @@ def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limit
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(place, stands, limits, Text(statement.original, run), values)
+    return SqlResult(database(limits.bytes), stands, limits, Text(statement.original, run), values)
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:

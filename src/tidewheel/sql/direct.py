@@ -1,4 +1,4 @@
-"""Statements that need nothing of DuckDB but its parser: SELECT columns (or count(*)) FROM one table WHERE plain comparisons LIMIT n.
+"""Statements that need nothing of DuckDB but its parser: SELECT columns (or totals) FROM one table WHERE plain comparisons LIMIT n.
 
 Most selective statements are of this kind, and planning them in DuckDB takes longer than reading their rows. Only what is certain to mean
 the same is taken: comparisons of a column with a constant of its own kind, of types that DuckDB hands out as they are. All else, and all
@@ -19,10 +19,13 @@ import pyarrow as pa
 
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import nanoseconds
+from tidewheel.read.totals.asked import Total, type_of
+from tidewheel.read.totals.sums import Totals
 from tidewheel.sql import predicates as where
 from tidewheel.sql.bounds import Finder
 from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.parameters import Parameters, value_of
+from tidewheel.sql.totals import column_of, totals_of
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
@@ -43,8 +46,8 @@ class Direct:
     alias: str
     columns: tuple[tuple[str, str], ...]
     """Column and name; none: all columns."""
-    count: str
-    """The name of count(*), if it is that what is asked for."""
+    totals: tuple[tuple[Total, str], ...]
+    """Total and name, if these are what is asked for."""
     limit: int | None
     where: Any
 
@@ -58,7 +61,8 @@ class Asked:
     condition: where.Condition | None
     bounds: Bounds
     """Of the condition."""
-    count: bool
+    totals: Totals | None
+    """What the rows are to come to, if it is not the rows themselves that are asked for. Then `columns` are those that it takes."""
     limit: int | None
     width: float
     """Bytes of a row; 0 if they are not all of one width."""
@@ -77,10 +81,12 @@ def direct_of(tree: Any) -> Direct | None:
     try:
         limit = _limit(node.get("modifiers") or [])
         alias = (source.get("alias") or source["table_name"]).lower()
-        count, columns = _selected(node.get("select_list") or [], alias)
+        items = node.get("select_list") or []
+        totals = totals_of(items, alias)
+        columns = () if totals else _selected(items, alias)
     except _NotDirectError:
         return None
-    return Direct(alias, columns, count, limit, node.get("where_clause"))
+    return Direct(alias, columns, totals, limit, node.get("where_clause"))
 
 
 def _limit(modifiers: list[Any]) -> int | None:
@@ -93,28 +99,23 @@ def _limit(modifiers: list[Any]) -> int | None:
     raise _NotDirectError
 
 
-def _selected(items: list[Any], alias: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _selected(items: list[Any], alias: str) -> tuple[tuple[str, str], ...]:
     match items:
         case [{"class": "STAR", "relation_name": "", "columns": False, "expr": None} as star]:
             if any(star.get(part) for part in ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "alias")):
                 raise _NotDirectError
-            return "", ()
-        case [{"class": "FUNCTION", "function_name": "count_star", "arguments": [], "filter": None, "distinct": False} as count]:
-            if count.get("schema") or count.get("catalog"):
-                raise _NotDirectError
-            return count["alias"] or "count_star()", ()
+            return ()
     columns = tuple((_name(item, alias), item["alias"] or item["column_names"][-1]) for item in items if item.get("class") == "COLUMN_REF")
     names = [name.lower() for _, name in columns]
     if len(columns) != len(items) or not columns or len(set(names)) < len(names):
         raise _NotDirectError
-    return "", columns
+    return columns
 
 
 def _name(node: Any, alias: str) -> str:
-    *before, name = node["column_names"]
-    if before and [part.lower() for part in before] != [alias]:
+    if (name := column_of(node, alias)) is None:
         raise _NotDirectError
-    return str(name)
+    return name
 
 
 # ---- with the table -------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Prepared:
 
     columns: tuple[str, ...]
     schema: pa.Schema
-    count: bool
+    totals: Totals | None
     limit: int | None
     form: _Form | None
     parameters: int
@@ -156,7 +157,7 @@ class Prepared:
         except _NotDirectError:
             return None
         bounds = self.finder.bounds_of(condition)
-        return Asked(self.columns, self.schema, condition, bounds, self.count, self.limit, self.width)
+        return Asked(self.columns, self.schema, condition, bounds, self.totals, self.limit, self.width)
 
 
 def asked_of(direct: Direct, spec: TableSpec, parameters: Parameters) -> Asked | None:
@@ -170,18 +171,27 @@ def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_
     try:
         reader = _Reader(direct.alias, spec, places)
         form = None if direct.where is None else reader.condition(direct.where, 0)
-        if direct.count:
-            pairs: tuple[tuple[str, str], ...] = ()
-            schema = pa.schema([pa.field(direct.count, pa.int64())])
+        totals = _totals(direct, spec) if direct.totals else None
+        if totals is not None:
+            columns, schema = tuple(totals.reads), totals.schema
         else:
             pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
+            columns = tuple(column for column, _ in pairs)
             schema = pa.schema([pa.field(name, _handed_out(_type(column, spec))) for column, name in pairs])
     except _NotDirectError:
         return None
-    columns = tuple(column for column, _ in pairs)
     widths = [_width(type_) for type_ in schema.types]
     width = sum(widths) if all(widths) else 0.0
-    return Prepared(columns, schema, bool(direct.count), direct.limit, form, len(reader.used), Finder(spec), width)
+    return Prepared(columns, schema, totals, direct.limit, form, len(reader.used), Finder(spec), width)
+
+
+def _totals(direct: Direct, spec: TableSpec) -> Totals:
+    for total, _ in direct.totals:
+        if total.column:
+            _type(total.column, spec)
+        if type_of(total, spec.schema) is None:
+            raise _NotDirectError
+    return Totals({name: total for total, name in direct.totals}, spec.schema)
 
 
 def _width(type_: pa.DataType) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import CancelledError
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
+from tidewheel.read.totals.sums import Sums
 from tidewheel.sql.direct import Asked
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
@@ -27,7 +28,7 @@ class DirectResult(StatementResult):
         self._table = table
         self._asked = asked
         self._limits = limits
-        self._rows = 1 if asked.count and asked.limit is None else None
+        self._rows = 1 if asked.totals is not None and asked.limit is None else None
         self._ready: Scan | None = None
         self._ready = self._last = self._scan()
         self._costs([self._last])
@@ -43,20 +44,27 @@ class DirectResult(StatementResult):
             limits["timeout"] = self._limits.seconds
         if self._limits.bytes != NEVER:
             limits["max_bytes"] = self._limits.bytes
-        return Scan(self._table, self._asked.columns, self._asked.condition, bounds=self._asked.bounds, **limits)
+        asked = self._asked
+        parts: Mapping[str, str] | None = None
+        if asked.totals is not None:
+            parts = asked.totals.expressions if len(asked.bounds.boxes) == 1 else asked.totals.parts
+        return Scan(self._table, asked.columns, asked.condition, bounds=asked.bounds, parts=parts, **limits)
 
     # ---- taking it --------------------------------------------------------------------------------------
 
     def _found(self, scan: Scan, of: Cancellable, whole: bool = False) -> Iterator[pa.RecordBatch]:
         asked = self._asked
         left = NEVER if asked.limit is None else asked.limit
-        if asked.count:
-            rows = 0
+        if asked.totals is not None and not (scan.folded and len(asked.bounds.boxes) == 1):
+            sums = Sums(asked.totals)
             for batch in scan if left else ():
                 _check(of)
-                rows += batch.num_rows
+                if scan.folded:
+                    sums.add_part(batch)
+                else:
+                    sums.add(batch)
             if left:
-                yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], schema=self.schema)
+                yield sums.answer()
             return
         for batch in scan.batches(whole and asked.limit is None) if left else ():
             _check(of)

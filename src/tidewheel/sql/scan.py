@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -30,12 +30,14 @@ class Scan:
         keep: Keep | None = None,
         narrow: Condition | None = None,
         bounds: Bounds | None = None,
+        parts: Mapping[str, str] | None = None,
         **limits: Any,
     ) -> None:
         """`keep` decides about rows if `condition` says less than what was asked; else the condition does. Of rows that do not satisfy
         `narrow` it does not matter whether they come. `bounds`: those of the condition, if they are known.
 
-        Without `columns` only the number of rows is wanted: batches have none.
+        Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
+        nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.
         """
         spec = table.spec
         self.spec = spec
@@ -49,8 +51,10 @@ class Scan:
             more = tuple(spec.schema.names) if named is None else named
             self._keep = keep or (lambda batch: mask(condition, batch))
         read = [*self.columns, *(name for name in more if name not in self.columns)]
-        self._results = [table.query(query) for query in queries_of(bounds, spec, columns=read or [spec.time.column], **limits)]
         self._counts = not read and self._keep is None
+        self.folded = parts is not None and self._keep is None and not self._counts
+        wanted: dict[str, Any] = {"aggregate": parts} if self.folded else {"columns": read or [spec.time.column]}
+        self._results = [table.query(query) for query in queries_of(bounds, spec, **wanted, **limits)]
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,7 +84,7 @@ class Scan:
                 if self._keep is not None:
                     batch = _kept(batch, self._keep(batch))
                 if batch.num_rows:
-                    yield batch if batch.schema.names == self.columns else batch.select(self.columns)
+                    yield batch if self.folded or batch.schema.names == self.columns else batch.select(self.columns)
 
 
 def _rows_alone(rows: int) -> pa.RecordBatch:

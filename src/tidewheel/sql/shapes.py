@@ -81,7 +81,9 @@ def _parsed(shape: str, count: int) -> Known | None:
         statement = parse(shape)
     except QueryError:
         return None
-    if not isinstance(statement, Statement) or statement.direct is None or len(statement.tables) != 1 or statement.direct.limit is not None:
+    if not isinstance(statement, Statement) or statement.direct is None or len(statement.tables) != 1:
+        return None
+    if statement.direct.limit is not None or statement.summary is not None:
         return None
     literals = list(_literals(statement.direct.where))
     places: dict[str, int] = {}

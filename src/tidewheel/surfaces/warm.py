@@ -30,9 +30,16 @@ def kernels() -> list[ModuleType]:
     import tidewheel.index.kernels
     import tidewheel.model.kernels
     import tidewheel.read.kernels
+    import tidewheel.read.totals.kernels
     import tidewheel.write.kernels
 
-    return [tidewheel.index.kernels, tidewheel.model.kernels, tidewheel.read.kernels, tidewheel.write.kernels]
+    return [
+        tidewheel.index.kernels,
+        tidewheel.model.kernels,
+        tidewheel.read.kernels,
+        tidewheel.read.totals.kernels,
+        tidewheel.write.kernels,
+    ]
 
 
 if __name__ == "__main__":

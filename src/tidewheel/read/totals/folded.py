@@ -1,0 +1,49 @@
+"""Totals of what a scan found, where it lies: one pass over the values, no row is copied."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.read.coordinator import Scan
+from tidewheel.read.limits import Watch
+from tidewheel.read.rows import parts_of
+from tidewheel.read.totals.sums import Sums, Totals, Values
+
+MOST_ROWS = 1 << 20
+"""Rows between two looks at the clock."""
+
+
+def folded(scan: Scan, totals: Totals, watch: Watch) -> pa.RecordBatch:
+    """The totals of all rows of a scan, if there is a way to fold them."""
+    from tidewheel.read.totals import kernels as k
+
+    asked = totals.folds
+    assert asked is not None
+    columns = scan.coordinator.columns(totals.reads)
+    found = np.zeros((len(asked), k.WHOLES), np.int64)
+    found[:, k.LEAST], found[:, k.GREATEST] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    floats = np.zeros((len(asked), k.FLOATS))
+    floats[:, k.FLOAT_LEAST], floats[:, k.FLOAT_GREATEST] = math.inf, -math.inf
+    sums = Sums(totals)
+    for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
+        sums.rows += int(segments[:, 2].sum())
+        k.fold(here.pieces, segments, asked, found, floats)
+    for column, type_, wholes, numbers in zip(totals.reads, columns.types, found.tolist(), floats.tolist(), strict=True):
+        told = _floats(wholes, numbers) if pa.types.is_floating(type_) else _wholes(wholes, 1 << 63 if pa.types.is_uint64(type_) else 0)
+        sums.add_values(column, told)
+    return sums.answer()
+
+
+def _wholes(found: list[int], base: int) -> Values:
+    """`base`: what the numbers count from."""
+    count, high, low, least, greatest, _ = found
+    return Values(count, (high << 32) + low + count * base, least + base, greatest + base) if count else Values()
+
+
+def _floats(found: list[int], numbers: list[float]) -> Values:
+    count, nans = found[0], found[-1]
+    total, least, greatest = numbers
+    return Values(count, total, math.nan if nans == count else least, math.nan if nans else greatest) if count else Values()
