@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
@@ -16,7 +15,9 @@ from hypothesis import HealthCheck, Verbosity, settings
 SOAK = os.environ.get("TIDEWHEEL_SOAK") == "1"
 
 if not SOAK:
-    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark"))
+    # Most Spark processes here live for seconds: Java's second compiler and its large collector take half of their time and never pay.
+    # (In the environment, because a folder of settings would stand on the class path, and Java's archive of classes is for one path alone.)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # The first example compiles kernels, so no deadline; a state machine that writes files is slow, and should be.
 settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal)
