@@ -93,11 +93,11 @@ def test_ctrl_c_ends_it_early_with_the_proof() -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)
         assert "Stopped early" in out and "0 holes" in out and process.returncode == 0
-        assert children and not psutil.wait_procs(children, 10)[1], "a process was left behind"
+        assert children and not psutil.wait_procs(children, 60)[1], "a process was left behind"
 
 
 def test_the_ingest_ends_with_whoever_started_it() -> None:
     with running() as (process, children):
         process.kill()
         process.wait()
-        assert children and not psutil.wait_procs(children, 10)[1], "a process was left behind"
+        assert children and not psutil.wait_procs(children, 60)[1], "a process was left behind"

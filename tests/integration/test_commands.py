@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pyarrow as pa
@@ -22,6 +22,7 @@ from tests.integration.owners import OwnerProcess
 from tidewheel.model.delivery import SliceId
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
+from tidewheel.surfaces.commands import status
 
 # Python says of every fork of a process with threads that it may go wrong; this one becomes another program at once.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*:DeprecationWarning")
@@ -226,14 +227,20 @@ def test_status_goes_on_when_the_owner_dies(tmp_path: Path) -> None:
         assert terminal.end()[0] == 0
 
 
-def test_status_as_lines_of_json(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In this process: Ctrl-C comes after a second."""
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+def test_status_as_lines_of_json(place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: Ctrl-C comes when there are some."""
+    printed, shown = status._print, []
+
+    def counted(*found: Any) -> None:
+        printed(*found)
+        shown.append(found)
+        if len(shown) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(status, "_print", counted)
     assert cli.main(["status", "-w", str(place / "wh"), "--watch", "0.05", "--format", "json"]) == 0
-    timer.join()
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert lines and all(line["tables"][0]["rows_per_second"] is not None and line["total"]["rows"] >= 3500 for line in lines)
+    assert len(lines) >= 5 and all(line["tables"][0]["rows_per_second"] is not None and line["total"]["rows"] >= 3500 for line in lines)
     assert [line["at"] for line in lines] == sorted({line["at"] for line in lines})
 
 

@@ -131,7 +131,7 @@ def check_kept(root: Path, found: int, rejected: int) -> None:
 def nothing_left(folder: Path) -> None:
     """Neither files nor processes: those that were told of this folder have ended, or are about to."""
     assert list((folder / "temporary").glob("tidewheel-*")) == []
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 60
     while left := [p for p in psutil.process_iter(["cmdline"]) if any(str(folder) in word for word in p.info["cmdline"] or ())]:
         assert time.monotonic() < give_up, left
         time.sleep(0.1)

@@ -53,10 +53,11 @@ def test_the_time_of_the_caller_does_not_count(wh: tw.Warehouse) -> None:
 def test_settings_limit_statements_too(tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh", settings=tw.Settings(query_seconds=0.2, query_rows=5)) as wh:
         wh.create_table("taxi", TAXI, time="ts", key="id").insert(taxi_rows(0, 1000))
-        assert wh.sql("SELECT count(*) AS n FROM taxi").to_pylist() == [{"n": 1000}]  # what is scanned is not what is returned
+        counted = wh.sql("SELECT count(*) AS n FROM taxi", timeout=60)
+        assert counted.to_pylist() == [{"n": 1000}]  # what is scanned is not what is returned
         with pytest.raises(tw.LimitError, match="more than 5 rows"):
-            wh.sql("SELECT * FROM taxi").to_arrow()
-        assert len(wh.sql("SELECT * FROM taxi", max_rows=1000)) == 1000
+            wh.sql("SELECT * FROM taxi", timeout=60).to_arrow()
+        assert len(wh.sql("SELECT * FROM taxi", max_rows=1000, timeout=60)) == 1000
         with pytest.raises(tw.LimitError, match="timeout"):
             wh.sql(FOREVER).to_arrow()
 
@@ -69,9 +70,9 @@ def test_no_limits_at_all(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("statement", [FOREVER, "SELECT count(*) FROM taxi a, taxi b, taxi c, taxi d WHERE a.id + b.id + c.id + d.id < 0"])
 def test_ctrl_c_ends_a_statement(wh: tw.Warehouse, statement: str) -> None:
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         wh.sql(statement).to_arrow()
     assert time.monotonic() - began < 5
     assert wh.sql("SELECT count(*) AS n FROM taxi").to_pylist() == [{"n": 2000}]

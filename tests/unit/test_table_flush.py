@@ -128,7 +128,7 @@ def test_readers_do_not_wait_while_inserts_do(tmp_path: Path, monkeypatch: pytes
         began = time.perf_counter()
         for _ in range(20):
             assert len(taxi.query(key=(5, 6)).to_arrow()) == 20
-        assert time.perf_counter() - began < 2
+        assert time.perf_counter() - began < 15  # the insert waits for 20
         gate.set()
         waiting.join()
         assert taxi.rows == 20_000
