@@ -63,13 +63,13 @@ class BulkSink(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Bad rows first: if what follows fails, a reject twice is better than one lost."""
         parts = [m for m in messages if isinstance(m, WrittenPart)]
-        table = connections.table(self._place)
         rejects = [part.rejects for part in parts if part.rejects is not None]
         if rejects:
-            table.commit_batch(rejects[0].stream, rejects[0].run, rejects[0].batch, rejects)
+            one = rejects[0]
+            connections.call(self._place, lambda table: table.commit_batch(one.stream, one.run, one.batch, rejects))
         written = [part.written for part in parts]
         try:
-            table.commit_load(self._load.job, written, self._overwrite)
+            connections.call(self._place, lambda table: table.commit_load(self._load.job, written, self._overwrite), twice=False)
         except OwnerLostError:
             if not self._is_in(written):
                 raise

@@ -17,6 +17,7 @@ from typing import TypeVar
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.cluster.summon import summon
 from tidewheel.errors import ClosedError, OwnerLostError
+from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import Place
 
 T = TypeVar("T")
@@ -71,23 +72,38 @@ def forget(place: Place) -> None:
 @contextmanager
 def of(place: Place) -> Iterator[TableEngine]:
     """A table for as long as a task uses it. If it was dropped meanwhile, the next attempt looks for it anew."""
+    found = call(place, lambda table: table)
     try:
-        yield table(place)
+        yield found
     except ClosedError:
         forget(place)
         raise
 
 
-def call(place: Place, ask: Callable[[TableEngine], T]) -> T:
-    """Ask the owner something that may be asked twice: if it dies meanwhile, the next one is asked."""
+def call(place: Place, ask: Callable[[TableEngine], T], twice: bool = True) -> T:
+    """Ask the owner something that may be asked twice: if it dies meanwhile, the next one is asked.
+
+    What may not is asked of the next one only if it is certain that nothing was done, as by an owner that just leaves.
+    """
     for _ in range(ATTEMPTS - 1):
         try:
             return ask(table(place))
-        except OwnerLostError:
-            continue
+        except OwnerLostError as e:
+            if not twice and not e.untouched:
+                raise
         except ClosedError:  # the table was dropped, and perhaps made anew
             forget(place)
     return ask(table(place))
+
+
+def create(place: Place, wanted: TableSpec) -> TableSpec:
+    """The table of this definition, which is made if it is not there."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return engine(place.root).create(wanted, "open").spec
+        except OwnerLostError:
+            continue
+    return engine(place.root).create(wanted, "open").spec
 
 
 def _forget_in_child() -> None:

@@ -32,7 +32,7 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
         time, key = time_of(options["time"]), key_of(options["key"])
         days = isinstance(time, str) and time in columns.names and pa.types.is_date(columns.field(time).type)
         wanted = make_spec(place.table, columns, time=time, key=key, partition=options.get("partition", "1 day" if days else "1 hour"))
-        spec = connections.engine(place.root).create(wanted, "open").spec
+        spec = connections.create(place, wanted)
         made = True
     check_written(spec, schema, hidden)
     return spec, made

@@ -90,7 +90,7 @@ class TidewheelSource(DataSource):
             if if_exists == "ignore":
                 return NoSink()
             raise ExistsError(f'table {place.table!r} is in {place.root} already; add to it with mode("append"), or mode("overwrite") it')
-        load = connections.table(place).begin_load()
+        load = connections.call(place, lambda table: table.begin_load())
         return BulkSink(place, spec, load, overwrite, on_bad, made)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
