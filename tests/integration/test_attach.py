@@ -588,6 +588,26 @@ os.waitpid(idle, 0)
 """)  # fmt: skip
 
 
+def test_a_fork_removes_no_file_that_its_parent_reads(root: Path) -> None:
+    fork_test(root, """
+wh = tw.open(root, settings=tw.Settings(map_chunks=False))
+table = wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
+table.insert([{"id": 1, "ts": 1}])
+table.flush()
+result = table.query()
+wh.drop_table("t")
+pid = os.fork()
+if pid == 0:
+    del table, result
+    sys.exit(0)
+assert wait(pid) == 0
+assert result.to_arrow().num_rows == 1
+del table, result
+assert not list((root / "tables").rglob("*.arrow"))
+wh.close()
+""")  # fmt: skip
+
+
 # ---- interrupts ---------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import threading
-import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from tidewheel.chunk.format import (
     unpack_index,
 )  # fmt: skip
 from tidewheel.chunk.writer import frame_checksum
+from tidewheel.env.files import remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, fixed
 from tidewheel.model.pieces import (
@@ -191,7 +191,7 @@ class Chunk:
 
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
-        weakref.finalize(self, self._files.remove, self.record.file)
+        remove_with(self, self._files.remove, self.record.file)
 
     def _where(self) -> str:
         return f"{self._files.root}/{self.record.file}"

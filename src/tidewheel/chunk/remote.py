@@ -13,7 +13,6 @@ share is kept as two fragments. Columns of types that only Arrow knows are one b
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from tidewheel.chunk.format import (
     has_generations,
 )
 from tidewheel.chunk.layout import Bytes, Frame, Range, check_block, check_other, cut, read_frame
+from tidewheel.env.files import remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
 from tidewheel.model.codes import Codes, fixed
@@ -126,7 +126,7 @@ class RemoteChunk:
 
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
-        weakref.finalize(self, self._files.remove, self.record.file)
+        remove_with(self, self._files.remove, self.record.file)
 
     # ---- for the read path ------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -252,6 +253,16 @@ class Appender:
     def close(self) -> None:
         with suppress(OSError):
             self._files.disk.close(self._descriptor)
+
+
+def remove_with(holder: object, remove: Callable[[str], None], name: str) -> None:
+    """Remove a file when nothing holds this object any more. A forked child has a copy of it, and removes nothing of its parent's."""
+    weakref.finalize(holder, _remove, os.getpid(), remove, name)
+
+
+def _remove(process: int, remove: Callable[[str], None], name: str) -> None:
+    if os.getpid() == process:
+        remove(name)
 
 
 def _after(parts: Sequence[Any], done: int) -> list[memoryview]:
