@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import tidewheel as tw
 from tidewheel.model.schema import make_spec
 from tidewheel.sql import shapes
-from tidewheel.sql.direct import Asked, asked_of
+from tidewheel.sql.direct import Asked, asked_of, prepared_of
+from tidewheel.sql.forms import Given
 from tidewheel.sql.statement import Statement, parse
 
 SPEC = make_spec(
@@ -71,7 +72,10 @@ def conditions(draw: st.DrawFn) -> str:
     )  # fmt: skip
 
 
-@given(st.lists(conditions(), min_size=1, max_size=3), st.sampled_from(["*", "k, s", "count(*)", 'd AS "x 5"', "5", "k AS a5"]))
+@given(
+    st.lists(conditions(), min_size=1, max_size=3),
+    st.sampled_from(["*", "k, s", "count(*)", 'd AS "x 5"', "5", "k AS a5", "max(d), min(s) AS m"]),
+)
 def test_a_shape_means_what_its_statement_means(found: list[str], columns: str) -> None:
     text = f"SELECT {columns} FROM t WHERE {' AND '.join(found)}"
     try:
@@ -82,12 +86,40 @@ def test_a_shape_means_what_its_statement_means(found: list[str], columns: str) 
     assert known is None or known == expected, text
 
 
+ENDS = st.one_of(
+    st.tuples(st.just("k"), st.sampled_from(["=", "<", "<=", ">", ">="]), st.integers(-3, 3).map(str)),
+    st.tuples(st.just("ts"), st.sampled_from(["=", "<", "<=", ">", ">="]), st.integers(1, 5).map("'2026-01-0{}'".format)),
+)
+
+
+@given(st.lists(ENDS, min_size=1, max_size=5), st.booleans())
+def test_the_short_way_to_a_box_is_the_long_way(ends: list[tuple[str, str, str]], mirrored: bool) -> None:
+    terms = [f"{value} {op} {column}" if mirrored else f"{column} {op} {value}" for column, op, value in ends]
+    statement = parse(f"SELECT * FROM t WHERE {' AND '.join(terms)}")
+    assert isinstance(statement, Statement) and statement.direct is not None
+    prepared = prepared_of(statement.direct, SPEC)
+    assert prepared is not None and prepared.box is not None and prepared.form is not None
+    nothing = Given((), None)
+    assert prepared.box(nothing) == prepared.finder.bounds_of(prepared.form(nothing))
+
+
+@pytest.mark.parametrize(
+    "where", ["k = 1 OR k = 3", "NOT k = 1", "k <> 1", "k IN (1, 2)", "k = 1 AND d > 0.5", "s = 'a'", "day = DATE '2026-01-01'"]
+)
+def test_other_conditions_are_more_than_a_box_of_whole_numbers(where: str) -> None:
+    statement = parse(f"SELECT * FROM t WHERE {where}")
+    assert isinstance(statement, Statement) and statement.direct is not None
+    prepared = prepared_of(statement.direct, SPEC)
+    assert prepared is not None and prepared.box is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "SELECT * FROM t WHERE k = 5", "SELECT count(*) FROM t WHERE k BETWEEN -5 AND 9223372036854775807",
         "SELECT k FROM t WHERE ts >= '2026-01-01 08:00' AND s IN ('a', 'b') AND d < 1.5",
-        "SELECT k FROM t WHERE ts < TIMESTAMP '2026-01-01'",
+        "SELECT k FROM t WHERE ts < TIMESTAMP '2026-01-01'", "SELECT count(*) AS n, sum(k)::BIGINT AS k, max(ts) FROM t WHERE k > 5",
+        "SELECT avg(d) FROM t WHERE s = 'a' OR k IN (1, 2)", "SELECT k FROM t",
     ],
 )  # fmt: skip
 def test_plain_statements_have_a_shape(text: str) -> None:

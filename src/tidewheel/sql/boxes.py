@@ -32,6 +32,7 @@ class Bounds:
 
 
 EVERYTHING = Bounds(({},), True)
+NOTHING = Bounds((), True)
 UNKNOWN = Bounds(({},), False)
 """Of a condition that is not understood."""
 

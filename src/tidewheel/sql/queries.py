@@ -6,8 +6,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,29 +48,17 @@ class Queries:
         self._running: dict[int, Asked] = {}
         self._ended: dict[Path, deque[Asked]] = {}
 
-    @contextmanager
-    def running(self, root: Path, statement: str, cancel: Callable[[], None], stats: Stats) -> Iterator[None]:
+    def running(self, root: Path, statement: str, cancel: Callable[[], None], stats: Stats) -> Running:
         """While a statement runs. `stats` say at its end what it cost; `cancel` ends it."""
-        asked = self._begin(root, statement, cancel)
-        error: BaseException | None = None
-        try:
-            yield
-        except GeneratorExit:  # a reader that stops early is no error
-            raise
-        except BaseException as e:
-            error = e
-            raise
-        finally:
-            self._end(asked, error, replace(stats))
-            error = None
+        return Running(self, root, statement, cancel, stats)
 
-    def _begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
+    def begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
         asked = Asked(next(self._numbers), root, statement[:_LONGEST], cancel)
         with self._lock:
             self._running[asked.id] = asked
         return asked
 
-    def _end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
+    def end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
         with self._lock:
             if self._running.pop(asked.id, None) is None:
                 return
@@ -107,6 +94,24 @@ class Queries:
         for cancel in mine:
             if cancel is not None:
                 cancel()
+
+
+class Running:
+    """The time in which a statement runs."""
+
+    __slots__ = ("_asked", "_of", "_stats", "_what")
+
+    def __init__(self, of: Queries, root: Path, statement: str, cancel: Callable[[], None], stats: Stats) -> None:
+        self._of = of
+        self._what = root, statement, cancel
+        self._stats = stats
+
+    def __enter__(self) -> None:
+        self._asked = self._of.begin(*self._what)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        early = kind is GeneratorExit  # a reader that stops early is no error
+        self._of.end(self._asked, None if early else error, replace(self._stats))
 
 
 queries = Queries()

@@ -13,7 +13,8 @@ from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.model.schema import TableSpec
-from tidewheel.sql.direct import Asked, Direct, Given, Prepared, prepared_of
+from tidewheel.sql.direct import Asked, Direct, Prepared, prepared_of
+from tidewheel.sql.forms import Given
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.statement import Statement, parse
 

@@ -1,0 +1,180 @@
+"""The condition of a direct statement, looked at once: a form that waits for the constants and parameters of each time it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.model.schema import ColumnKey, TableSpec
+from tidewheel.sql import constants
+from tidewheel.sql import predicates as where
+from tidewheel.sql.boxes import NOTHING, Bounds, Interval
+from tidewheel.sql.constants import NotDirectError, compared_as, reading
+from tidewheel.sql.parameters import Parameters, value_of
+from tidewheel.sql.totals import column_of
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is filled into a statement each time it is asked."""
+
+    constants: Sequence[str]
+    """Texts for the places that are known by a number."""
+    parameters: Parameters
+
+
+Form = Callable[[Given], Any]
+"""A condition, or a value in it, that waits for what is given."""
+
+
+def name_of(node: Any, alias: str) -> str:
+    """Of a column, as it is written."""
+    if (name := column_of(node, alias)) is None:
+        raise NotDirectError
+    return name
+
+
+def type_of_column(column: str, spec: TableSpec) -> pa.DataType:
+    """Of a column that is written as the table has it, in upper and lower case too."""
+    if sum(name.lower() == column.lower() for name in spec.schema.names) != 1 or column not in spec.schema.names:
+        raise NotDirectError
+    return spec.schema.field(column).type
+
+
+class Reader:
+    """Reads the condition of one statement."""
+
+    def __init__(self, alias: str, spec: TableSpec, places: Mapping[str, int]) -> None:
+        self._alias = alias
+        self._spec = spec
+        self._places = places
+        self.used: set[str] = set()
+        """Parameters, by name or number."""
+
+    def condition(self, node: Any, depth: int) -> Form:
+        if depth > 50:
+            raise NotDirectError
+        match node:
+            case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
+                made = self.condition(first, depth + 1)
+                for child in rest:
+                    made = _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, made, self.condition(child, depth + 1))
+                return made
+            case {"type": "OPERATOR_NOT", "children": [child]}:
+                return _negated(self.condition(child, depth + 1))
+            case {"type": "OPERATOR_IS_NULL", "children": [child]}:
+                return _always(where.IsNull(self._column(child)[0]))
+            case {"type": "OPERATOR_IS_NOT_NULL", "children": [child]}:
+                return _always(where.Negation(where.IsNull(self._column(child)[0])))
+            case {"type": "COMPARE_IN", "children": [child, *values]} if values:
+                return self._one_of(child, values)
+            case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
+                return _joined(where.Both, self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
+                if left.get("class") != "COLUMN_REF":
+                    return self._comparison(right, where.MIRRORED[where.OF_TREE[kind]], left)
+                return self._comparison(left, where.OF_TREE[kind], right)
+        raise NotDirectError
+
+    def box(self, node: Any) -> Callable[[Given], Bounds] | None:
+        """If the condition, which was read before, is nothing but ends of key and time joined by AND, and both are whole numbers: how to
+        find the box that says the same. Most conditions are like that, and it is the shorter way to what `Finder` finds."""
+        ends: list[tuple[str, str, Form]] = []
+        return (lambda given: _box(ends, given)) if self._ends(node, ends) else None
+
+    def _ends(self, node: Any, ends: list[tuple[str, str, Form]]) -> bool:
+        match node:
+            case {"type": "CONJUNCTION_AND", "children": children}:
+                return all(self._ends(child, ends) for child in children)
+            case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
+                return self._end(child, where.AT_LEAST, lower, ends) and self._end(child, where.AT_MOST, upper, ends)
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
+                op = where.OF_TREE[kind]
+                if left.get("class") != "COLUMN_REF":
+                    return self._end(right, where.MIRRORED[op], left, ends)
+                return self._end(left, op, right, ends)
+        return False
+
+    def _end(self, child: Any, op: str, value: Any, ends: list[tuple[str, str, Form]]) -> bool:
+        column, type_ = self._column(child)
+        key = self._spec.key
+        bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
+        ends.append((column, op, self._value(value, type_)))
+        return bounded and op != where.UNEQUAL and (pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
+
+    def _comparison(self, child: Any, op: str, value: Any) -> Form:
+        column, type_ = self._column(child)
+        compared, form = compared_as(type_), self._value(value, type_)
+        return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
+
+    def _one_of(self, child: Any, values: list[Any]) -> Form:
+        column, type_ = self._column(child)
+        compared, forms = compared_as(type_), [self._value(value, type_) for value in values]
+        return lambda given: where.OneOf(column, pa.array([form(given) for form in forms], compared))
+
+    def _column(self, node: Any) -> tuple[str, pa.DataType]:
+        if node.get("class") != "COLUMN_REF":
+            raise NotDirectError
+        name = name_of(node, self._alias)
+        return name, type_of_column(name, self._spec)
+
+    def _value(self, node: Any, type_: pa.DataType) -> Form:
+        """A constant of a column's own kind."""
+        cast = ""
+        if node.get("class") == "CAST" and not node.get("try_cast"):
+            cast, node = node["type_expr"].get("type_name", "").upper(), node["child"]
+            if cast not in ("TIMESTAMP", "DATE") or node.get("class") != "CONSTANT":
+                raise NotDirectError
+        if node.get("class") == "PARAMETER" and not cast:
+            name = node["identifier"]
+            self.used.add(name)
+            return lambda given: constants.given(_parameter(name, given.parameters), type_)
+        literal = node.get("literal") if node.get("class") == "CONSTANT" else None
+        if not isinstance(literal, dict):
+            raise NotDirectError
+        text = literal.get("text", "")
+        read = reading(literal.get("kind", ""), type_, cast)
+        if (place := self._places.get(text)) is None:
+            return _always(read(text))
+        if text.startswith("-"):
+            return lambda given: read("-" + given.constants[place])
+        return lambda given: read(given.constants[place])
+
+
+def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
+    box: dict[str, Interval] = {}
+    for column, op, form in ends:
+        value = form(given)
+        lo, hi = box.get(column, (None, None))
+        if op in (where.EQUAL, where.AT_LEAST, where.MORE):
+            least = value + 1 if op == where.MORE else value
+            lo = least if lo is None or least > lo else lo
+        if op in (where.EQUAL, where.AT_MOST, where.LESS):
+            most = value - 1 if op == where.LESS else value
+            hi = most if hi is None or most < hi else hi
+        if lo is not None and hi is not None and lo > hi:
+            return NOTHING
+        box[column] = lo, hi
+    return Bounds((box,), True)
+
+
+def _joined(how: type[where.Both] | type[where.Either], left: Form, right: Form) -> Form:
+    return lambda given: how(left(given), right(given))
+
+
+def _negated(form: Form) -> Form:
+    return lambda given: where.Negation(form(given))
+
+
+def _always(made: Any) -> Form:
+    return lambda _: made
+
+
+def _parameter(name: str, parameters: Parameters) -> Any:
+    try:
+        return value_of(name, parameters)
+    except LookupError:
+        raise NotDirectError from None
