@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
 from tidewheel.engine import LocalEngine
-from tidewheel.errors import ClosedError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
+from tidewheel.errors import ClosedError, InputError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
@@ -496,6 +497,28 @@ def test_a_sender_that_breaks_off(owned: OwnedEngine, attached: AttachedEngine) 
     assert table.stage(slice_id, [rows(10), rows(5)], SCHEMA).rows == 15
     assert table.commit_batch("s", "r", 0, [slice_id]).rows == 15
     assert not attached.lost
+
+
+def test_a_sender_is_told_why_its_rows_are_refused_however_slowly_they_come(
+    owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To hear an answer in the middle of its sending would be to lose it: Flight drops what was said when it finds that nobody listens."""
+    table = attached.create(SPEC, "error")
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        for n in range(4):
+            yield rows(10_000, n)
+            time.sleep(0.1)
+
+    publisher = owned.table("t").publisher
+    monkeypatch.setattr(publisher, "settings", replace(publisher.settings, max_batch_bytes=5000))
+    with pytest.raises(InputError, match="batch 0 of stream s has more than 5,000 bytes"):
+        table.stage(SliceId("s", "r", 0, 0, 0), slowly(), SCHEMA)
+    del publisher
+    owned.drop("t")
+    with pytest.raises(ClosedError, match="'t' was dropped"):
+        table.stage(SliceId("s", "r", 0, 0, 0), slowly(), SCHEMA)
+    assert not attached.lost and attached.tables() == []
 
 
 # ---- forks --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import hmac
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -116,6 +117,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         except Exception as e:
             answer = e
         writer.write(self._word(answer))
+        if isinstance(answer, Exception):
+            _drain(reader)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Rows of a result, or the stream that a session consists of."""
@@ -185,6 +188,13 @@ def _arriving(reader: Any) -> Iterator[pa.RecordBatch]:
             if mark != ask.Complete(rows):
                 raise TidewheelError(f"{rows} rows arrived, but {mark} was said; nothing was done")
             return
+
+
+def _drain(reader: Any) -> None:
+    """Rows that were refused are heard to their end all the same: a sender that finds nobody listening loses its answer, too."""
+    with suppress(StopIteration, pa.ArrowException, flight.FlightError):
+        while True:
+            reader.read_chunk()
 
 
 def _aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
