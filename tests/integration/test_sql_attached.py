@@ -30,6 +30,7 @@ from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 from tidewheel.sql.ask import ask
 from tidewheel.sql.dataset import TableDataset
+from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.system import TABLES
 
 
@@ -74,6 +75,23 @@ def test_a_result_shows_the_rows_of_its_moment(twin: Twin) -> None:
     assert result.to_pylist() == [{"n": rows}] and twin.wh.sql("SELECT count(*) AS n FROM flows").to_pylist() == [{"n": rows + 1}]
     assert result.to_pylist() == [{"n": rows}]
     assert table.dataset().count_rows() == rows + 1
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["id BETWEEN 3 AND 40", "id < 9 OR id > 40", "id > 5 AND note = 'a'", "id = -7", "ts > '2026-01-01 12:00' AND id IN (3, 5, 8, 13)"],
+)
+def test_totals_are_made_by_the_owner(twin: Twin, where: str) -> None:
+    totals = "count(*), count(note) AS notes, sum(big), min(day) AS d, max(ts) AS last, avg(tiny), min(note)"
+    statement = f"SELECT {totals} FROM trips WHERE {where}"
+    result = twin.wh.sql(statement)
+    assert isinstance(result, DirectResult)
+    theirs = twin.duck.sql(statement).to_arrow_table()
+    assert result.to_arrow().equals(theirs) and result.to_arrow().equals(theirs)
+    with pytest.raises(tw.QueryError, match="too large for a BIGINT"):
+        twin.wh.sql("SELECT sum(big)::BIGINT FROM trips").to_arrow()
+    with pytest.raises(tw.LimitError, match="timeout"):
+        twin.wh.sql(statement, timeout=0).to_arrow()
 
 
 def test_what_it_prunes_and_explains(twin: Twin) -> None:
