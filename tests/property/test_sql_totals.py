@@ -15,6 +15,8 @@ import pytest
 import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.read import aggregate
+from tidewheel.read.rows import parts_of
+from tidewheel.read.totals import folded
 from tidewheel.read.totals.asked import read, type_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.result import SqlResult
@@ -249,6 +251,31 @@ def test_totals_have_limits_and_end_when_they_are_cancelled(filled: tuple[tw.War
     with pytest.raises(tw.CancelledError):
         result.to_arrow()
     assert wh.sql("SELECT statement FROM system.queries WHERE state = 'done' ORDER BY id DESC LIMIT 1").to_pylist() == [{"statement": said}]
+
+
+def test_totals_are_cancelled_in_the_middle(filled: tuple[tw.Warehouse, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    wh, _ = filled
+    parts = 0
+
+    def some(*given: Any) -> Iterator[Any]:
+        nonlocal parts
+        for part in parts_of(*given):
+            parts += 1
+            result.cancel()
+            yield part
+
+    monkeypatch.setattr(folded, "parts_of", some)
+    monkeypatch.setattr(folded, "MOST_ROWS", 100)
+    for asked in (
+        lambda: wh.sql("SELECT sum(i4) AS s FROM whole WHERE k > 3"),
+        lambda: wh.table("whole").query(aggregate={"s": "sum(i4)"}),
+    ):
+        result, parts = asked(), 0
+        with pytest.raises(tw.CancelledError):
+            result.to_arrow()
+        assert parts == 1
+    with pytest.raises(tw.LimitError, match="more than 0 rows"):
+        wh.table("whole").query(aggregate={"s": "sum(i4)"}, max_rows=0).to_arrow()
 
 
 def test_no_column_is_read_to_count_what_is_never_null(filled: tuple[tw.Warehouse, Any]) -> None:

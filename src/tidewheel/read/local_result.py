@@ -84,12 +84,14 @@ class LocalResult(PipedResult):
         totals = self._pipeline.totals
         if totals is None:
             return super()._run(size, whole, of, most)
-        return self._folded(totals, Watch(self._pipeline.limits, self if of is None else of, self._planned))
+        return self._folded(totals, Watch(self._pipeline.limits, self if of is None else of, self._planned), most)
 
-    def _folded(self, totals: Totals, watch: Watch) -> Iterator[pa.RecordBatch]:
+    def _folded(self, totals: Totals, watch: Watch, most: float | None) -> Iterator[pa.RecordBatch]:
         """Its one row."""
         from tidewheel.read.totals.folded import folded
 
+        if most is None:
+            watch.count(1)
         yield folded(self._alive(), totals, watch)
 
     def _source(self) -> tuple[Source, int | None]:

@@ -42,10 +42,6 @@ class Result(ABC):
         """RecordBatches of bounded size; at no time is more of the result in memory (order_by and group_by aside)."""
         return self._batches(whole=False)
 
-    def batches(self, whole: bool) -> Iterator[pa.RecordBatch]:
-        """The same; `whole`: the caller keeps them all, so that they need not be small."""
-        return self._batches(whole)
-
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(self._batches(whole=True), self.schema)
 

@@ -57,7 +57,7 @@ class DirectResult(StatementResult):
         left = NEVER if asked.limit is None else asked.limit
         if asked.totals is not None and not (scan.folded and len(asked.bounds.boxes) == 1):
             sums = Sums(asked.totals)
-            for batch in scan if left else ():
+            for batch in scan.batches(of=of) if left else ():
                 _check(of)
                 if scan.folded:
                     sums.add_part(batch)
@@ -66,7 +66,7 @@ class DirectResult(StatementResult):
             if left:
                 yield sums.answer()
             return
-        for batch in scan.batches(whole and asked.limit is None) if left else ():
+        for batch in scan.batches(whole and asked.limit is None, of) if left else ():
             _check(of)
             part = batch if batch.num_rows <= left else batch.slice(0, int(left))
             left -= part.num_rows
@@ -131,6 +131,7 @@ class DirectResult(StatementResult):
 
     def cancel(self) -> None:
         self.cancelled = True
+        self._last.cancel()
 
 
 def _check(of: Cancellable) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.model.arrays import take_rows
 from tidewheel.model.query import Plan, Stats
+from tidewheel.read.limits import Cancellable
 from tidewheel.sql.bounds import bounds_of, queries_of
 from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.predicates import Both, Condition, columns_of, mask
@@ -73,18 +74,23 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches()
 
-    def batches(self, whole: bool = False) -> Iterator[pa.RecordBatch]:
-        """`whole`: the caller keeps them all, so that they need not be small."""
+    def batches(self, whole: bool = False, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        """`whole`: the caller keeps them all, so that they need not be small. `of`: ends this reading, when it is cancelled."""
         for result in self._results:
             if self._counts and (rows := result.known_rows()) is not None:
                 if rows:
                     yield _rows_alone(rows)
                 continue
-            for batch in result.batches(whole and self._keep is None):
+            for batch in result._batches(whole and self._keep is None, of):
                 if self._keep is not None:
                     batch = _kept(batch, self._keep(batch))
                 if batch.num_rows:
                     yield batch if self.folded or batch.schema.names == self.columns else batch.select(self.columns)
+
+    def cancel(self) -> None:
+        """End every reading of it, also where another process does the work."""
+        for result in self._results:
+            result.cancel()
 
 
 def _rows_alone(rows: int) -> pa.RecordBatch:
