@@ -52,8 +52,9 @@ class OwnerProcess:
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGSTOP: it lives, and does nothing."""
+        """SIGSTOP: it lives, and does nothing, from when this returns."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
