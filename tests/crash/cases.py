@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 import traceback
@@ -57,8 +58,8 @@ class Outcome:
     counts: Counter[str]
 
 
-def run(root: Path, settings: tw.Settings, cycle: Cycle, case: Case, before: Cycle | None = None) -> Outcome:
-    """One case from an empty folder to the last check."""
+def run(root: Path, settings: tw.Settings, cycle: Cycle, case: Case, before: Cycle | None = None, again: bool = True) -> Outcome:
+    """One case from an empty folder to the last check. `again`: what the check itself wrote is looked for once more."""
     world = World(root, settings)
     if before is not None:
         world.live(before)
@@ -77,20 +78,27 @@ def run(root: Path, settings: tw.Settings, cycle: Cycle, case: Case, before: Cyc
     if case.plan is not None and case.plan.fault == Fault.LOST:
         world.search()
     else:
-        world.verify("acked" if settings.durability == "fsync" or settings.durability == "process" and not case.loss else "flushed")
+        kept = settings.durability == "fsync" or settings.durability == "process" and not case.loss
+        world.verify("acked" if kept else "flushed", again)
     return outcome
 
 
 class Enumeration:
     """Every operation of a cycle meets every fault, and then the process ends in every way that can make a difference."""
 
-    def __init__(self, folder: Path, settings: tw.Settings, cycle: Cycle, before: Cycle | None = None, deaths: str = "kill") -> None:
-        """`deaths`: "kill", "power", which a kill leaves more than, or "both", where they are promised different things."""
+    def __init__(
+        self, folder: Path, settings: tw.Settings, cycle: Cycle, before: Cycle | None = None, deaths: str = "kill", share: int = 1
+    ) -> None:
+        """`deaths`: "kill", "power", which a kill leaves more than, or "both", where they are promised different things.
+
+        `share`: only every so many-th plan is tried, beginning anywhere; all of them in a soak.
+        """
         self._folder = folder
         self._settings = settings
         self._cycle = cycle
         self._before = before
         self._deaths = deaths
+        self._share = 1 if SOAK or ONLY else share
         self._cases = 0
         self._known: list[str] = []
         self._failures: list[str] = []
@@ -98,16 +106,18 @@ class Enumeration:
     def all(self) -> None:
         began = time.process_time()
         counts = self._one(Case(None)).counts
-        plans = 0
-        for kind, count in counts.items():
-            for nth in range(1, count + 1):
-                for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind]):
-                    if len(self._failures) <= MOST and (SOAK or not _equals_the_next(kind, fault)):
-                        plans += 1
-                        losses = list(Loss) if SOAK else [list(Loss)[(nth + number) % len(Loss)]]
-                        (self._dies if fault in DEADLY else self._lives)(Plan(kind, nth, fault), losses)
+        plans = [
+            (Plan(kind, nth, fault), list(Loss) if SOAK else [list(Loss)[(nth + number) % len(Loss)]])
+            for kind, count in counts.items()
+            for nth in range(1, count + 1)
+            for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind])
+            if SOAK or not _equals_the_next(kind, fault)
+        ][random.randrange(self._share) :: self._share]
+        for plan, losses in plans:
+            if len(self._failures) <= MOST:
+                (self._dies if plan.fault in DEADLY else self._lives)(plan, losses)
         took = time.process_time() - began
-        print(f"{counts.total()} operations {dict(counts)}, {plans} plans, {self._cases} cases, {took:.1f} s of CPU")
+        print(f"{counts.total()} operations {dict(counts)}, {len(plans)} plans, {self._cases} cases, {took:.1f} s of CPU")
         print(f"{len(self._known)} cases met a known defect", *self._known, sep="\n")
         if self._failures:
             pytest.fail(f"{len(self._failures)} of {self._cases} cases failed:\n\n" + "\n".join(self._failures), pytrace=False)
@@ -139,7 +149,7 @@ class Enumeration:
         root = self._folder / str(self._cases)
         root.mkdir()
         try:
-            return run(root / "w", self._settings, self._cycle, case, self._before)
+            return run(root / "w", self._settings, self._cycle, case, self._before, again=SOAK or self._cases % 3 == 0)
         except Exception as e:
             known = case.plan and any(sign in str(e) for sign in KNOWN.get((case.plan.operation, case.plan.fault), ()))
             (self._known if known else self._failures).append(f"{case}\n{traceback.format_exc(limit=-4, chain=False)}")

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 import tidewheel as tw
-from tests.crash.corruption import Campaign
+from tests.crash.corruption import Campaign, ways
 from tidewheel.env.files import LocalFiles
 from tidewheel.model.records import TableRecord
 from tidewheel.testing.abandon import abandon
@@ -215,11 +215,11 @@ def small(folder: Path, seed: int) -> None:
         whole = b"".join(target.segments.values())
         borders = target.borders()
         for at in range(target.size):
-            for by in (0xFF, 0x01, 0x80):
+            for by, first in ways(at):
                 content = target.changed(at, bytes([whole[at] ^ by]))
                 what = f"{name}: byte {at} of {target.size} ^ {by:#x}"
                 one.whole(what, lambda c=content, t=target: t.read(c))
-                if by == 0xFF:
+                if first:
                     one.parts(f"{what}, skipped", lambda c=content, t=target: t.read(c, skip=True))
                     one.beginning(f"{what}, after a restart", lambda c=content, t=target: t.read(c, boot="another"), silent=False)
                     if name == "plain" or rng.random() < 0.03:

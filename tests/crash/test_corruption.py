@@ -25,6 +25,8 @@ from tidewheel.write.log_format import read_segment
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
 HERE = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -39,7 +41,7 @@ def campaign(module: str, which: str, folder: Path) -> dict[str, Any]:
     """Runs in a process of its own: if that crashes, the place it was at is named."""
     print(f"TIDEWHEEL_SEED={SEED}")
     command = [sys.executable, "-X", "faulthandler", "-m", f"tests.crash.{module}", which, str(folder), str(SEED)]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=840)
     at = folder / "position"
     assert done.returncode == 0, f"crashed at: {at.read_text().strip() if at.exists() else 'the start'}\n{done.stderr[-3000:]}"
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -50,7 +52,7 @@ def campaign(module: str, which: str, folder: Path) -> dict[str, Any]:
 
 
 def test_every_byte_of_a_small_chunk(folder: Path) -> None:
-    """Changed in two or three ways each, read by a mapping and by ranges; a damaged frame is never even parsed."""
+    """Changed in one way each (in a soak in three), read by a mapping and by ranges; a damaged frame is never even parsed."""
     report = campaign("corruption", "small", folder)
     assert report["bytes"] > 4000 and report["frame"] > 2000
     assert report["outcomes"]["CorruptionError"] > 4 * report["outcomes"]["right"] > 0  # padding harms nobody
@@ -66,7 +68,7 @@ def test_two_thousand_places_of_a_large_chunk(folder: Path) -> None:
 def test_every_byte_of_a_small_log(folder: Path) -> None:
     """What a killed process left, opened: refused, or all that was acknowledged; cut off: a beginning of it, and that is said."""
     report = campaign("log_corruption", "small", folder)
-    assert report["opened"] > 400 and report["outcomes"]["CorruptionError"] > 5000
+    assert report["opened"] > 400 and report["outcomes"]["CorruptionError"] > 4000
 
 
 def test_many_places_of_a_large_log(folder: Path) -> None:

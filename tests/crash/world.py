@@ -192,11 +192,13 @@ class World:
 
     # ---- what is found after ------------------------------------------------------------------------------
 
-    def verify(self, promise: str) -> None:
-        """Open what a dead process left. What was promised is there, nothing else, nothing twice; and it works as before."""
+    def verify(self, promise: str, again: bool = True) -> None:
+        """Open what a dead process left. What was promised is there, nothing else, nothing twice; and it works as before. `again`: so
+        does the next process."""
         self._restore()
         self.live(lambda world: world._find(promise))
-        self.live(World._find_again)
+        if again:
+            self.live(World._find_again)
 
     def _find(self, promise: str) -> None:
         self.open()
