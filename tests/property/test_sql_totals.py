@@ -18,6 +18,7 @@ from tidewheel.read import aggregate
 from tidewheel.read.rows import parts_of
 from tidewheel.read.totals import folded
 from tidewheel.read.totals.asked import read, type_of
+from tidewheel.read.totals.sums import _double
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.result import SqlResult
 
@@ -285,3 +286,12 @@ def test_no_column_is_read_to_count_what_is_never_null(filled: tuple[tw.Warehous
     assert row["n"] == row["m"] == len(wh.table("whole").query(key=(None, 29)))
     assert isinstance(result, DirectResult) and [scan.columns for scan in result.scans] == [[]]
     assert [scan.stats.bytes for scan in result.scans] == [0]
+
+
+def test_sums_become_the_floats_that_duckdb_takes() -> None:
+    rng = random.Random(41)
+    sums = [rng.choice([1, -1]) * rng.getrandbits(rng.randrange(1, 95)) for _ in range(2000)]
+    sums += [sign * (1 << bits) + more for bits in (52, 53, 54, 63, 64, 65) for sign in (1, -1) for more in range(-3, 4)]
+    duck = duckdb.connect()
+    theirs = duck.execute("SELECT v::HUGEINT::DOUBLE FROM (SELECT unnest(?::VARCHAR[]) AS v)", [[str(one) for one in sums]]).fetchall()
+    assert [_double(one) for one in sums] == [one for (one,) in theirs]
