@@ -1,7 +1,7 @@
 """The query grid asked in SQL: wh.sql beside DuckDB's own tables, while 50,000 rows a second arrive; every returned value is read.
 
-Two statements for each cell: one for the rows, which wh.sql reads itself (DuckDB only parses it), and one for an aggregate of them, which
-DuckDB runs over our scan. Each has new literals every time, and the same text for all systems.
+Two statements for each cell: one for the rows, and one for totals of them. wh.sql reads both itself (DuckDB only parses them); how many
+were, is told. Each has new literals every time, and the same text for all systems.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def run(options: Options, report: Report) -> None:
         took = {"the main thread": _measured(system, asked), "another thread": _elsewhere(lambda: _measured(system, asked))}
     report.note(
         f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; key ranges of 8–12 rows, each asked in every way, "
-        f"one after the other; {WARM_UP} uncounted, then {len(asked) - WARM_UP}; the number of rows is checked. Rows are read "
-        "directly (DuckDB only parses the statement), aggregates by DuckDB."
+        f"one after the other; {WARM_UP} uncounted, then {len(asked) - WARM_UP}; the number of rows is checked. Rows and "
+        "totals are read directly: DuckDB only parses the statements."
     )
     figures: dict[str, object] = {"data": rows.origin, "chunks": chunks, "queries": len(asked) - WARM_UP}
     bars = []
