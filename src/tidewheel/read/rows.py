@@ -41,11 +41,12 @@ def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int |
 
 def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch) -> Iterator[tuple[Found, Matrix]]:
     """The segments of a scan themselves, of at most `size` rows at a time: those columns of them are in memory, and verified."""
-    for group in _split(scan.found.segments, size):
+    found = scan.found
+    for group in (found.segments,) if found.rows <= size else _split(found.segments, size):
         watch.check()
-        segments = _refine(scan, group, watch) if scan.found.doubtful else group
-        check_blocks(scan.found, segments, columns, watch)
-        yield from resident(scan.found, segments, columns, watch)
+        segments = _refine(scan, group, watch) if found.doubtful else group
+        check_blocks(found, segments, columns, watch)
+        yield from resident(found, segments, columns, watch)
 
 
 def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watch) -> Iterator[pa.RecordBatch]:

@@ -80,7 +80,7 @@ class DirectResult(StatementResult):
         if not batches:
             return self.schema.empty_table()
         table = pa.Table.from_batches(batches)
-        return pa.Table.from_arrays(table.columns, schema=self.schema)
+        return table if table.schema.equals(self.schema, check_metadata=True) else pa.Table.from_arrays(table.columns, schema=self.schema)
 
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         for batch in self._raw(whole, of):

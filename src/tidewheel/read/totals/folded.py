@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.coordinator import Scan
 from tidewheel.read.limits import Watch
 from tidewheel.read.rows import parts_of
@@ -23,10 +24,8 @@ def folded(scan: Scan, totals: Totals, watch: Watch) -> pa.RecordBatch:
     asked = totals.folds
     assert asked is not None
     columns = scan.coordinator.columns(totals.reads)
-    found = np.zeros((len(asked), k.WHOLES), np.int64)
-    found[:, k.LEAST], found[:, k.GREATEST] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    floats = np.zeros((len(asked), k.FLOATS))
-    floats[:, k.FLOAT_LEAST], floats[:, k.FLOAT_GREATEST] = math.inf, -math.inf
+    found = np.array([(0, 0, 0, INT64_MAX, INT64_MIN, 0)] * len(asked), np.int64).reshape(-1, k.WHOLES)
+    floats = np.array([(0.0, math.inf, -math.inf)] * len(asked)).reshape(-1, k.FLOATS)
     sums = Sums(totals)
     for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
         sums.rows += int(segments[:, 2].sum())

@@ -6,6 +6,7 @@ Values are compared as DuckDB does it: text by its bytes, NaN greater than every
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -49,6 +50,9 @@ class Totals:
     def __init__(self, asked: Mapping[str, Total], schema: pa.Schema) -> None:
         """All of them have a type: see `type_of`."""
         self.schema = pa.schema([pa.field(name, type_of(total, schema)) for name, total in asked.items()])
+        self.types: list[pa.DataType] = self.schema.types
+        self.forms = [_form(type_) for type_ in self.types]
+        """How a value lies in memory, as `struct` has it; empty: Arrow knows."""
         self.asked = [_plainest(total, schema) for total in asked.values()]
         self.wants: dict[str, set[str]] = {}
         """What has to be known of each column that is read."""
@@ -110,8 +114,10 @@ class Sums:
 
     def answer(self) -> pa.RecordBatch:
         """The totals, as one row."""
-        found = [pa.array([self._value(total, type_)], type_) for total, type_ in zip(self.of.asked, self.of.schema.types, strict=True)]
-        return pa.RecordBatch.from_arrays(found, schema=self.of.schema)
+        of = self.of
+        values = [self._value(total, type_) for total, type_ in zip(of.asked, of.types, strict=True)]
+        arrays = [_one(value, type_, form) for value, type_, form in zip(values, of.types, of.forms, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=of.schema)
 
     def _value(self, total: Total, type_: pa.DataType) -> Any:
         values = self.values.get(total.column, _NOTHING)
@@ -132,6 +138,19 @@ class Sums:
 
 
 _NOTHING = Values()
+
+_FORMS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "double": "d"}
+
+
+def _form(type_: pa.DataType) -> str:
+    return "q" if pa.types.is_timestamp(type_) else "i" if pa.types.is_date32(type_) else _FORMS.get(str(type_), "")
+
+
+def _one(value: Any, type_: pa.DataType, form: str) -> pa.Array:
+    """An array of one value. For plain ones there is a shorter way than to let Arrow find out what they are."""
+    if value is None or not form:
+        return pa.array([value], type_)
+    return pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(struct.pack(form, value))])
 
 
 def _sum(total: int | float, type_: pa.DataType) -> Any:
