@@ -656,6 +656,30 @@ def test_ctrl_c(owned: OwnedEngine, attached: AttachedEngine, what: str, monkeyp
     assert eventually(lambda: results(owned) == 0)
 
 
+def test_ctrl_c_at_any_moment_leaves_nothing_held(owned: OwnedEngine, attached: AttachedEngine, interruptible: None) -> None:
+    """Also between the owner's answer and the result that is made of it."""
+    table = attached.create(SPEC, "error")
+    table.insert(rows(MANY), None, "error")
+    began = time.perf_counter()
+    table.query(Query())
+    takes = time.perf_counter() - began
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    interrupts, kept = 0, list[object]()
+    for number in range(150):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-4, takes * 1.5 * number / 150))
+            kept.append(table.query(Query()))
+            time.sleep(2 * takes + 0.2)  # it always comes in here
+        except KeyboardInterrupt:
+            interrupts += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        kept.clear()  # now: an interrupt in the middle of letting go would be lost
+    signal.signal(signal.SIGALRM, before)
+    assert interrupts == 150
+    gc.collect()
+    assert eventually(lambda: results(owned) == 0), results(owned)
+
+
 def test_closed(attached: AttachedEngine) -> None:
     table = attached.create(SPEC, "error")
     attached.close()

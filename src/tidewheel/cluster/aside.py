@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -20,11 +19,10 @@ _numbers = itertools.count(1)
 class _Job:
     """Something to do, and what came of it, once."""
 
-    __slots__ = ("_abandoned", "_done", "_error", "_results", "_unwanted", "_work")
+    __slots__ = ("_abandoned", "_done", "_error", "_results", "_work")
 
-    def __init__(self, work: Callable[[], Any], unwanted: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, work: Callable[[], Any]) -> None:
         self._work: Callable[[], Any] | None = work
-        self._unwanted = unwanted
         self._abandoned = False
         self._results: list[Any] = []
         self._error: BaseException | None = None
@@ -61,10 +59,7 @@ class _Job:
 
     def _throw_away(self) -> None:
         self._error = None
-        with suppress(IndexError):  # the other side was faster
-            result = self._results.pop()
-            if self._unwanted is not None:
-                self._unwanted(result)
+        self._results.clear()
 
 
 class Aside:
@@ -76,11 +71,11 @@ class Aside:
         self._closed = False
         self._lock = threading.Lock()
 
-    def run(self, work: Callable[[], T], unwanted: Callable[[T], None] | None = None) -> T:
-        """Do it now. An interrupt ends the wait; what comes of it then is `unwanted`, and another thread does what is next."""
+    def run(self, work: Callable[[], T]) -> T:
+        """Do it now. An interrupt ends the wait; what comes of it then is thrown away, and another thread does what is next."""
         if threading.current_thread() is not threading.main_thread():
             return work()
-        job = _Job(work, unwanted)
+        job = _Job(work)
         self.start()
         self._jobs.put(job)
         if self._closed:  # meanwhile, or before: its thread may have ended without a look at this

@@ -102,8 +102,7 @@ class AttachedTable:
         return self._result(ask.Rejects(self._number), rejects_spec(self.spec.name))
 
     def _result(self, request: Any, spec: TableSpec | None = None) -> AttachedResult:
-        answer, rows = self._connection.call(request)
-        return AttachedResult(self._connection, spec or self.spec, answer, rows)
+        return AttachedResult(self._connection, spec or self.spec, *self._connection.call(request))
 
     def flush(self) -> None:
         self._connection.ask(ask.Flush(self._number))
@@ -121,9 +120,7 @@ class AttachedTable:
         return self._connection.ask(ask.GetStreams(self._number))  # type: ignore[no-any-return]
 
     def pinned(self) -> AttachedVersion:
-        return attached_versions(self._connection, self._connection.ask(ask.PinTable(self._number, self._connection.holdings.unneeded())))[
-            0
-        ]
+        return attached_versions(self._connection, ask.PinTable(self._number, self._connection.holdings.unneeded()))[0]
 
     # ---- written by many --------------------------------------------------------------------------------
 
@@ -201,7 +198,8 @@ class AttachedEngine:
         return AttachedTable(self._connection, self.settings, self._ask(ask.OpenTable(name)))
 
     def versions(self, names: Sequence[str]) -> list[AttachedVersion]:
-        return attached_versions(self._connection, self._ask(ask.PinTables(tuple(names), self._connection.holdings.unneeded())))
+        self._check_open()
+        return attached_versions(self._connection, ask.PinTables(tuple(names), self._connection.holdings.unneeded()))
 
     def create(self, spec: TableSpec, if_exists: str) -> AttachedTable:
         return AttachedTable(self._connection, self.settings, self._ask(ask.CreateTable(spec, if_exists)))

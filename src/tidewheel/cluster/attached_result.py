@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.connection import Connection
+from tidewheel.cluster.holdings import Hold
 from tidewheel.cluster.wire import decode, one_batch, unstream
 from tidewheel.errors import CancelledError, TidewheelError
 from tidewheel.model.query import Plan, Stats
@@ -29,7 +30,7 @@ _readings = itertools.count(1)
 class AttachedResult(Result):
     """The answer of the owner: its rows, if they are few, or the number under which the owner holds it for as long as this object lives."""
 
-    def __init__(self, connection: Connection, spec: TableSpec, answer: ask.Answer, rows: pa.Buffer) -> None:
+    def __init__(self, connection: Connection, spec: TableSpec, answer: ask.Answer, rows: pa.Buffer, hold: Hold | None) -> None:
         self._connection = connection
         self._table = spec
         self._answer = answer
@@ -42,7 +43,7 @@ class AttachedResult(Result):
         self._plan: Plan | Sketch | None = None
         self.stats = answer.stats
         self.warning = answer.warning
-        self._let_go: Callable[[], Any] | None = connection.holdings.add(self, answer.result) if answer.result else None
+        self._hold = hold
 
     @property
     def plan(self) -> Plan:
@@ -64,10 +65,10 @@ class AttachedResult(Result):
         if not self.cancelled:
             self.cancelled = True
             self._here = None
-            if self._let_go is not None:
+            if self._hold is not None:
                 with suppress(TidewheelError):  # it is gone, then
                     self._connection.ask(ask.Cancel(self._answer.result))
-                self._let_go()
+                self._hold.let_go()
 
     # ---- how it is read ---------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from pyarrow import flight
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
-from tidewheel.cluster.holdings import Holdings
+from tidewheel.cluster.holdings import Hold, Holdings
 from tidewheel.cluster.lines import Lines
 from tidewheel.cluster.loss import BROKEN, lost_during, reason, wait_for_the_end
 from tidewheel.cluster.requests import (
@@ -94,21 +94,22 @@ class Connection:
 
     # ---- calls ------------------------------------------------------------------------------------------
 
-    def call(self, request: Any, rows: pa.Buffer | None = None) -> tuple[Any, pa.Buffer]:
-        """A request in one piece; its answer and the rows that come with it."""
+    def call(self, request: Any, rows: pa.Buffer | None = None) -> tuple[Any, pa.Buffer, Hold | None]:
+        """A request in one piece; its answer, the rows that come with it, and what stands here for what the owner holds from now on."""
         self._check(request)
         message = self._start + pack(request, rows)
         with self._guard(request):
-            value, payload = unpack(self._aside.run(partial(self._lines.ask, message), self._unwanted))
-        if isinstance(value, Exception):
-            raise self._refused(value)
-        return value, payload
+            answer = self._aside.run(partial(self._answer, message))
+        if isinstance(answer[0], Exception):
+            raise self._refused(answer[0])
+        return answer
 
-    def _unwanted(self, answer: pa.Buffer) -> None:
-        """Whoever asked was interrupted: of a result that the owner holds now, nobody will know."""
-        value = unpack(answer)[0]
-        if isinstance(value, (Answer, PinnedTables)) and value.result:
-            self._let_go(value.result)
+    def _answer(self, message: bytes) -> tuple[Any, pa.Buffer, Hold | None]:
+        """The hold is made with the answer, where no interrupt comes. If whoever asked is interrupted, it ends and tells the owner."""
+        value, rows = unpack(self._lines.ask(message))
+        if isinstance(value, PinnedTables):
+            return value, rows, self.holdings.versions(value.result)
+        return value, rows, self.holdings.result(value.result) if isinstance(value, Answer) and value.result else None
 
     def ask(self, request: Any) -> Any:
         """A request in one piece, for a value."""

@@ -1,4 +1,5 @@
-"""What the owner holds for this process: each result and version as long as the object lives that stands for it here."""
+"""What the owner holds for this process: each result, and versions that were pinned together, as long as the hold lives that stands for
+them here."""
 
 from __future__ import annotations
 
@@ -11,6 +12,17 @@ from typing import Any
 
 _MANY = 16
 """Versions that nobody needs any more, and that the owner is told of at once; of fewer it hears with the next request for versions."""
+
+
+class Hold:
+    """Stands for something that the owner holds, which is let go of with it, or before."""
+
+    __slots__ = ("__weakref__", "let_go", "number")
+
+    def __init__(self, number: int, let_go: Callable[[int], None]) -> None:
+        self.number = number
+        self.let_go: Callable[[], Any] = (letting_go := weakref.finalize(self, let_go, number))
+        letting_go.atexit = False
 
 
 class Holdings:
@@ -29,19 +41,17 @@ class Holdings:
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    def add(self, result: object, number: int) -> Callable[[], Any]:
-        """The owner holds a result as long as this object lives, or until what is returned is called."""
+    def result(self, number: int) -> Hold:
+        """For a result that the owner holds."""
         with self._lock:
             self._held.add(number)
-        letting_go = weakref.finalize(result, self._let_go, number)
-        letting_go.atexit = False
-        return letting_go
+        return Hold(number, self._let_go)
 
-    def add_versions(self, hold: object, number: int) -> None:
-        """The same for versions, of which a statement needs some each time: to let go of them costs no call of its own."""
+    def versions(self, number: int) -> Hold:
+        """For versions, of which a statement needs some each time: to let go of them costs no call of its own."""
         with self._lock:
             self._held.add(number)
-        weakref.finalize(hold, self._put_off, number).atexit = False
+        return Hold(number, self._put_off)
 
     def _put_off(self, number: int) -> None:
         """In a finalizer: nothing here waits for a lock."""
