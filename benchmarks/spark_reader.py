@@ -26,8 +26,6 @@ PREPARED_ROWS = 65_536
 WARM_UP, WARM_UP_SHORT = 2, 20
 """Uncounted runs; of a filtered scan more, because Java has to meet the code that plans it that often before it compiles it."""
 SHARE = 0.001
-PLAIN = "adaptive execution off"
-"""Spark plans a query anew after each of its stages, unless it is told not to: a tenth of a second of a short one."""
 OF_PREPARED, FILTER_FASTER = 0.8, 20.0
 ALL = tuple(data.SCHEMA.names)
 SOME = ("taxi", "lon")
@@ -72,10 +70,9 @@ def run(options: Options, report: Report) -> None:
                 "prepared, 2 columns": (lambda: _prepared(spark, prepared, SOME, len(rows), partitions), SOME, None),
                 "parquet, 2 columns": (lambda: spark.read.parquet(str(place / "parquet")), SOME, None),
                 "tidewheel, 0.1 % of the keys": (lambda: _ours(spark, place), ALL, f"z between {low} and {high}"),
-                f"tidewheel, 0.1 % of the keys, {PLAIN}": (lambda: _ours(spark, place), ALL, f"z between {low} and {high}"),
                 "parquet, 0.1 % of the keys": (lambda: spark.read.parquet(str(place / "parquet")), ALL, f"z between {low} and {high}"),
             }
-            seconds = _measure(spark, cases, rows, (low, high), repetitions)
+            seconds = _measure(cases, rows, (low, high), repetitions)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     lines = []
     for name, values in seconds.items():
@@ -127,11 +124,7 @@ def _prepared(spark: SparkSession, file: Path, columns: Sequence[str], rows: int
 
 
 def _measure(
-    spark: SparkSession,
-    cases: dict[str, tuple[Scan, Sequence[str], str | None]],
-    rows: data.Rows,
-    bounds: tuple[int, int],
-    repetitions: int,
+    cases: dict[str, tuple[Scan, Sequence[str], str | None]], rows: data.Rows, bounds: tuple[int, int], repetitions: int
 ) -> dict[str, list[float]]:
     """Seconds of each run of each case; wrong answers are errors."""
     inside = (rows.z >= bounds[0]) & (rows.z <= bounds[1])
@@ -144,7 +137,6 @@ def _measure(
         first = repetition % len(names)
         for name in names[first:] + names[:first]:
             scan, columns, where = cases[name]
-            spark.conf.set("spark.sql.adaptive.enabled", str(not name.endswith(PLAIN)).lower())
             start = time.perf_counter()
             frame = scan()
             if where is not None:
