@@ -6,7 +6,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data
-from benchmarks.peers import Tidewheel
 from benchmarks.report import Bar, Options, Report
-from benchmarks.small import CHUNK_BYTES, CHUNKS, ranges, stream
+from benchmarks.small import many_chunks, ranges
 
 TURNS, WARM_UP, QUERIES, INSERTS = 10, 2, 100, 50
 """Turns that owner and attached process take, the first of them uncounted, and what they do in each."""
@@ -29,41 +27,29 @@ def run(options: Options, report: Report) -> None:
     if not options.wants("tidewheel"):
         report.note("left out: only Tidewheel is measured here")
         return
-    chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
-    per_chunk = chunk_bytes // data.ROW_BYTES
-    rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
-    system = Tidewheel({"chunk_bytes": chunk_bytes, "durability": "process"})
     took: dict[str, list[float]] = {f"{who} {what}": [] for what in ("query", "insert", "rows") for who in ("embedded", "attached")}
-    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="bench-attach-", ignore_cleanup_errors=True) as folder:
-        try:
-            system.open(Path(folder))
-            for part in data.batches(rows.batch(), 10_000):
-                system.insert(part)
-            while system.table.state().sealed:
-                time.sleep(0.05)
-            chunks = system.table.state().chunks
-            other = system.warehouse.create_table("other", data.SCHEMA, time="ts", key="z")
-            with _Child(f"{folder}/wh") as child:
-                for turn, asked in enumerate(_turns(ranges(rows.z, (TURNS + WARM_UP) * QUERIES))):
-                    mine = _queries(system.table, asked)
-                    theirs = child.does({"queries": asked})
-                    first = turn * INSERTS * 2
-                    mine_in = _inserts(other, first)
-                    theirs_in = child.does({"inserts": first + INSERTS})
-                    mine_bare = _bare(other)
-                    theirs_bare = child.does({})
-                    if turn >= WARM_UP:
-                        took["embedded rows"] += mine_bare
-                        took["attached rows"] += theirs_bare
-                        took["embedded query"] += mine
-                        took["attached query"] += theirs
-                        took["embedded insert"] += mine_in
-                        took["attached insert"] += theirs_in
-            inserted, wanted = other.rows, (TURNS + WARM_UP) * INSERTS * 2 * BATCH
-            if inserted != wanted:
-                raise AssertionError(f"{inserted:,} rows in the table after inserts of {wanted:,}")
-        finally:
-            system.close()
+    with many_chunks(options, "bench-attach-", durability="process") as (system, rows, chunk_bytes):
+        chunks = system.table.state().chunks
+        other = system.warehouse.create_table("other", data.SCHEMA, time="ts", key="z")
+        with _Child(str(system.root)) as child:
+            for turn, asked in enumerate(_turns(ranges(rows.z, (TURNS + WARM_UP) * QUERIES))):
+                mine = _queries(system.table, asked)
+                theirs = child.does({"queries": asked})
+                first = turn * INSERTS * 2
+                mine_in = _inserts(other, first)
+                theirs_in = child.does({"inserts": first + INSERTS})
+                mine_bare = _bare(other)
+                theirs_bare = child.does({})
+                if turn >= WARM_UP:
+                    took["embedded rows"] += mine_bare
+                    took["attached rows"] += theirs_bare
+                    took["embedded query"] += mine
+                    took["attached query"] += theirs
+                    took["embedded insert"] += mine_in
+                    took["attached insert"] += theirs_in
+        inserted, wanted = other.rows, (TURNS + WARM_UP) * INSERTS * 2 * BATCH
+        if inserted != wanted:
+            raise AssertionError(f"{inserted:,} rows in the table after inserts of {wanted:,}")
     report.note(
         f"{rows.origin}; {chunks} chunks of {chunk_bytes >> 20} MB and a live tree; two processes take turns of {QUERIES} queries "
         f"(table.query(key=…).to_arrow(), 8–12 rows, each count checked) and {INSERTS} inserts of {BATCH:,} rows, durability "

@@ -68,6 +68,7 @@ class Tidewheel:
     name: str = "tidewheel"
     layout: str = 'create_table(time="ts", key="z"), default settings'
     promise: str = ""
+    root: Path = Path()
     warehouse: Any = None
     table: Any = None
 
@@ -82,7 +83,8 @@ class Tidewheel:
     def open(self, folder: Path) -> None:
         import tidewheel as tw
 
-        self.warehouse = tw.open(folder / "wh", settings=tw.Settings(**self.settings))
+        self.root = folder / "wh"
+        self.warehouse = tw.open(self.root, settings=tw.Settings(**self.settings))
         self.table = self.warehouse.create_table("taxi", data.SCHEMA, time="ts", key="z")
 
     def load(self, batch: pa.RecordBatch) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,12 +62,12 @@ def run(options: Options, report: Report) -> None:
 
 
 @contextmanager
-def many_chunks(options: Options, prefix: str) -> Iterator[tuple[Tidewheel, data.Rows, int]]:
+def many_chunks(options: Options, prefix: str, **settings: Any) -> Iterator[tuple[Tidewheel, data.Rows, int]]:
     """A table of 35 chunks and a live tree, the rows in it, and the bytes of a chunk."""
     chunk_bytes = 1 << 20 if options.quick else CHUNK_BYTES
     per_chunk = chunk_bytes // data.ROW_BYTES
     rows = stream(options, per_chunk * CHUNKS + per_chunk // 2)
-    system = Tidewheel({"chunk_bytes": chunk_bytes})
+    system = Tidewheel({"chunk_bytes": chunk_bytes, **settings})
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix=prefix, ignore_cleanup_errors=True) as folder:
         try:
             system.open(Path(folder))

@@ -21,6 +21,7 @@ from tidewheel.env.faults import DEADLY, FAULTS, Fault, Plan
 from tidewheel.env.platter import Loss
 from tidewheel.testing.faulty_catalog import CATALOG_FAULTS
 
+SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
 MOST = 20
 """Failures after which the rest is not tried."""
 ONLY = os.environ.get("TIDEWHEEL_CASE", "")
@@ -91,7 +92,7 @@ class Enumeration:
     ) -> None:
         """`deaths`: "kill", "power", which a kill leaves more than, or "both", where they are promised different things.
 
-        `share`: only every so many-th plan is tried, beginning anywhere; all of them in a soak.
+        `share`: only every so many-th plan is tried, beginning where the seed says; all of them in a soak.
         """
         self._folder = folder
         self._settings = settings
@@ -104,6 +105,7 @@ class Enumeration:
         self._failures: list[str] = []
 
     def all(self) -> None:
+        print(f"TIDEWHEEL_SEED={SEED}")
         began = time.process_time()
         counts = self._one(Case(None)).counts
         plans = [
@@ -112,7 +114,7 @@ class Enumeration:
             for nth in range(1, count + 1)
             for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind])
             if SOAK or not _equals_the_next(kind, fault)
-        ][random.randrange(self._share) :: self._share]
+        ][SEED % self._share :: self._share]
         for plan, losses in plans:
             if len(self._failures) <= MOST:
                 (self._dies if plan.fault in DEADLY else self._lives)(plan, losses)

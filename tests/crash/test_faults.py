@@ -6,7 +6,8 @@ in a run without faults first. To run one case alone, give its name, as a failur
     TIDEWHEEL_CASE="append 3: crash after half the bytes" pytest tests/crash/test_faults.py -k two_servers
 
 All of it for the default durability, for recovery and for backups; for other durabilities and two servers every third plan, beginning
-anywhere. With TIDEWHEEL_SOAK=1 nothing is left out: also what equals a case before, and every kind of power failure for each fault.
+where the seed says, which is printed (TIDEWHEEL_SEED=n). With TIDEWHEEL_SOAK=1 nothing is left out: also what equals a case before, and
+every kind of power failure for each fault.
 """
 
 from __future__ import annotations

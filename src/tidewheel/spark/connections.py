@@ -85,25 +85,24 @@ def call(place: Place, ask: Callable[[TableEngine], T], twice: bool = True) -> T
 
     What may not is asked of the next one only if it is certain that nothing was done, as by an owner that just leaves.
     """
+    return _repeated(place, lambda: ask(table(place)), twice)
+
+
+def create(place: Place, wanted: TableSpec) -> TableSpec:
+    """The table of this definition, which is made if it is not there."""
+    return _repeated(place, lambda: engine(place.root).create(wanted, "open").spec, twice=True)
+
+
+def _repeated(place: Place, ask: Callable[[], T], twice: bool) -> T:
     for _ in range(ATTEMPTS - 1):
         try:
-            return ask(table(place))
+            return ask()
         except OwnerLostError as e:
             if not twice and not e.untouched:
                 raise
         except ClosedError:  # the table was dropped, and perhaps made anew
             forget(place)
-    return ask(table(place))
-
-
-def create(place: Place, wanted: TableSpec) -> TableSpec:
-    """The table of this definition, which is made if it is not there."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return engine(place.root).create(wanted, "open").spec
-        except OwnerLostError:
-            continue
-    return engine(place.root).create(wanted, "open").spec
+    return ask()
 
 
 def _forget_in_child() -> None:

@@ -96,36 +96,30 @@ def _not_null(row, column, first, n, some, places):
 
 
 @nb.njit(inline="always")
+def _bring(values, places, n, out):
+    for i in range(n):
+        out[i] = values[places[i]]
+
+
+@nb.njit(inline="always")
 def _bring_wholes(source, kind, places, n, out):
     if kind == INT8:
-        i1 = view(source, _GREATEST, np.int8)
-        for i in range(n):
-            out[i] = i1[places[i]]
+        _bring(view(source, _GREATEST, np.int8), places, n, out)
     elif kind == INT16:
-        i2 = view(source, _GREATEST, np.int16)
-        for i in range(n):
-            out[i] = i2[places[i]]
+        _bring(view(source, _GREATEST, np.int16), places, n, out)
     elif kind == INT32:
-        i4 = view(source, _GREATEST, np.int32)
-        for i in range(n):
-            out[i] = i4[places[i]]
+        _bring(view(source, _GREATEST, np.int32), places, n, out)
     elif kind == UINT8:
-        u1 = view(source, _GREATEST, np.uint8)
-        for i in range(n):
-            out[i] = u1[places[i]]
+        _bring(view(source, _GREATEST, np.uint8), places, n, out)
     elif kind == UINT16:
-        u2 = view(source, _GREATEST, np.uint16)
-        for i in range(n):
-            out[i] = u2[places[i]]
+        _bring(view(source, _GREATEST, np.uint16), places, n, out)
     elif kind == UINT32:
-        u4 = view(source, _GREATEST, np.uint32)
-        for i in range(n):
-            out[i] = u4[places[i]]
+        _bring(view(source, _GREATEST, np.uint32), places, n, out)
     else:
-        i8 = view(source, _GREATEST, np.int64)
+        values = view(source, _GREATEST, np.int64)
         turn = np.int64(-9223372036854775808) if kind == UINT64 else np.int64(0)
         for i in range(n):
-            out[i] = i8[places[i]] ^ turn
+            out[i] = values[places[i]] ^ turn
 
 
 @nb.njit("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", **JIT, fastmath={"reassoc"})
@@ -166,14 +160,10 @@ def fold(pieces, segments, columns, found, floats):
                     for i in range(n):
                         room[i] = np.uint32(first + i)
                 if kind == FLOAT64:
-                    f8 = view(source, _GREATEST, np.float64)
-                    for i in range(n):
-                        numbers[i] = f8[places[i]]
+                    _bring(view(source, _GREATEST, np.float64), places, n, numbers)
                     _add_floats(numbers, n, wants, found[c], floats[c])
                 elif kind == FLOAT32:
-                    f4 = view(source, _GREATEST, np.float32)
-                    for i in range(n):
-                        numbers[i] = f4[places[i]]
+                    _bring(view(source, _GREATEST, np.float32), places, n, numbers)
                     _add_floats(numbers, n, wants, found[c], floats[c])
                 else:
                     _bring_wholes(source, kind, places, n, wholes)
