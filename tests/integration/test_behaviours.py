@@ -270,7 +270,7 @@ BAD: dict[str, Any] = {
     "not rows": 5,
     "a dict": {"id": 1},
     "no dict": [{"id": 1, "ts": DAY, "speed": 1.0, "note": "x"}, 7],
-    "missing column": [{"id": 1, "ts": DAY}],
+    "missing column": [{"id": 1, "speed": 1.0}],
     "unknown column": ARROW.append_column("spede", [[1] * 10]),
     "twice": pa.Table.from_arrays([*ARROW.columns, ARROW["id"]], [*SCHEMA.names, "id"]),
     "too large": [*ROWS, {"id": 2**40, "ts": DAY, "speed": 1.0, "note": "x"}],

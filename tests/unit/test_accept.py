@@ -7,6 +7,7 @@ import json
 import sys
 import uuid
 from decimal import Decimal
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
@@ -160,17 +161,46 @@ def test_nothing_of_pandas_or_polars_is_imported() -> None:
 
 
 def test_missing_and_unknown_columns_are_named_with_the_nearest() -> None:
+    wrong = [{"plate": 1, "time": MOMENT, "speed": 1.0}]
+    for data in (wrong, pa.Table.from_pylist(wrong), pd.DataFrame(wrong)):
+        for on_bad in ("error", "reject") if data is not wrong else ("error",):
+            with pytest.raises(BadRowsError, match=r"lacks column 'ts'\. the table has no column 'time'") as e:
+                take(data, on_bad=on_bad)
+            assert (e.value.table, e.value.column) == ("taxi", "time")
     wrong = [{"plate": 1, "ts": MOMENT, "sped": 1.0}]
     for data in (wrong, pa.Table.from_pylist(wrong), pd.DataFrame(wrong)):
+        with pytest.raises(BadRowsError, match=r"no column 'sped'. Did you mean 'speed'"):
+            take(data)
+
+
+def test_a_column_that_is_not_there_is_null_whatever_the_input_is() -> None:
+    part = [{"plate": 1, "ts": MOMENT}, {"plate": 2, "ts": MOMENT}]
+    for data in (
+        part,
+        pa.Table.from_pylist(part),
+        pd.DataFrame(part),
+        pa.RecordBatch.from_pylist(part),
+        np.array([(1, MOMENT)], "i8,M8[us]"),
+    ):
+        if isinstance(data, np.ndarray):
+            data.dtype.names = ("plate", "ts")
         for on_bad in ("error", "reject"):
-            with pytest.raises(BadRowsError, match=r"lacks column 'speed'.*no column 'sped'. Did you mean 'speed'") as e:
-                take(data, on_bad=on_bad)
-            assert (e.value.table, e.value.column) == ("taxi", "sped")
+            assert set(values(take(data, on_bad=on_bad), "speed")) == {None}
 
 
-def test_a_key_absent_from_some_dicts_is_null() -> None:
-    out = take([{"plate": 1, "ts": MOMENT, "speed": 1.0}, {"plate": 2, "ts": MOMENT}])
-    assert values(out, "speed") == [1.0, None]
+def test_each_dict_is_judged_by_itself() -> None:
+    """The same row has the same fate alone and in any company."""
+    good, bare = {"plate": 1, "ts": MOMENT, "speed": 1.0}, {"plate": 2, "ts": MOMENT}
+    timeless, keyless, odd = {"plate": 3, "speed": 1.0}, {"ts": MOMENT}, {"plate": 4, "ts": MOMENT, "sped": 2.0}
+    kinds = {"good": good, "bare": bare, "timeless": timeless, "keyless": keyless, "odd": odd, "empty": {}}
+    taken = {"good", "bare"}
+    for names in chain(*(permutations(kinds, n) for n in (1, 2, 3))):
+        out = take([kinds[name] for name in names], on_bad="reject")
+        assert sum(b.num_rows for b in out.batches) == sum(name in taken for name in names)
+        assert [r.position for r in out.rejected] == [i for i, name in enumerate(names) if name not in taken]
+    reasons = {name: take([row], on_bad="reject").rejected[0].reason for name, row in kinds.items() if name not in taken}
+    assert reasons["timeless"] == "None has no value in the time column"
+    assert reasons["odd"] == "2.0 is in a column that the table does not have. Did you mean 'speed'?"
 
 
 def test_a_column_given_twice_is_refused() -> None:

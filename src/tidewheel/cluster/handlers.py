@@ -21,13 +21,14 @@ from tidewheel.cluster import requests as ask
 from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
-from tidewheel.errors import CancelledError, ClosedError, NotFoundError, OwnedError, TidewheelError
+from tidewheel.errors import CancelledError, ClosedError, InputError, NotFoundError, OwnedError, TidewheelError
 from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
 from tidewheel.write.arrow_input import Columns
+from tidewheel.write.soundness import unreadable_text
 
 FEW_ROWS = 4096
 """A result that looks at no more rows than this is read at once and sent with the answer: one way there and back, nothing to hold."""
@@ -67,7 +68,11 @@ class Handlers:
         """What the engine says to a request that came in one piece."""
         match request:
             case ask.Insert() | ask.Replace():
-                schema, batches = unstream(rows)
+                try:
+                    schema, batches = unstream(rows)
+                except (pa.ArrowException, OSError, ValueError) as e:
+                    name = self._table(request.table).spec.name
+                    raise InputError(f"table {name!r}: these rows are no Arrow IPC stream: {e}; nothing was done") from e
                 return self.take(request, schema, batches), None
             case ask.TableRequest():
                 return self._of_table(session, request)
@@ -89,13 +94,15 @@ class Handlers:
     def take(self, request: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """What the engine says to a request with rows, which may still be on their way."""
         table = self._table(request.table)
+        name = table.spec.name
+        arrived = (aligned(batch, name) for batch in batches)
         match request:
             case ask.Insert(_, package, on_bad, values):
-                return table.insert(_rows(values, schema, list(batches)), package, on_bad)
+                return table.insert(_rows(values, schema, list(arrived), name), package, on_bad)
             case ask.Replace(_, time, values):
-                return table.replace(_rows(values, schema, list(batches)), time)
+                return table.replace(_rows(values, schema, list(arrived), name), time)
             case ask.Stage(_, slice_id):
-                return table.stage(slice_id, batches, schema)
+                return table.stage(slice_id, arrived, schema)
         raise TidewheelError(f"{type(request).__name__} is no request with rows")
 
     # ---- one piece --------------------------------------------------------------------------------------
@@ -305,12 +312,25 @@ class _Soon:
         return self._result.cancelled or time.monotonic() > self._end
 
 
-def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Any:
-    """What was inserted, as the caller had it."""
+def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordBatch], table: str) -> Any:
+    """What was inserted, as the caller had it. Columns beside Python values are looked at here, all else where it is accepted."""
     if values is None:
         return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches, schema)
+    unreadable = unreadable_text(batches[0], table) if batches else frozenset()
     arrays = dict(zip(schema.names, batches[0].columns, strict=True)) if batches else {}
-    return Columns(values.rows, {name: values.lists[name] if name in values.lists else arrays[name] for name in values.names})
+    columns = {name: values.lists[name] if name in values.lists else arrays[name] for name in values.names}
+    if any(len(column) != values.rows for column in columns.values()):
+        raise InputError(f"table {table!r}: the columns do not all have {values.rows} rows; nothing was inserted")
+    return Columns(values.rows, columns, unreadable)
+
+
+def aligned(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    """Rows where numbers may lie: those of a short message lie anywhere, and kernels will look at them for as long as they are fresh."""
+    buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer is not None)
+    if all(buffer.address % 8 == 0 for buffer in buffers):
+        return batch
+    unreadable_text(batch, table)  # first: a copy reads all of it
+    return unstream(stream(batch.schema, [batch]))[1][0]
 
 
 class Progressing:

@@ -26,21 +26,24 @@ def outgoing(data: Any, spec: TableSpec, acceptor: Acceptor) -> Outgoing:
     parts = to_batches(data, spec)
     if not parts:
         return Outgoing(pa.schema([]), [])
-    if isinstance(parts[0], pa.RecordBatch):
-        return Outgoing(parts[0].schema, parts)
+    batches = [one for one in map(_arrow, parts) if one is not None]
+    if len(batches) == len(parts):
+        return Outgoing(batches[0].schema, batches)
     (part,) = parts
-    if not any(isinstance(column, list) for column in part.columns.values()):
-        return _arrays(part)
+    assert isinstance(part, Columns)
     typed = acceptor.typed(part)
     if typed is not None:
         return Outgoing(spec.schema, [typed])
     lists = {name: column for name, column in part.columns.items() if isinstance(column, list)}
-    arrays = _arrays(Columns(part.rows, {name: column for name, column in part.columns.items() if name not in lists}))
-    return Outgoing(arrays.schema, arrays.batches, Values(part.rows, tuple(part.columns), lists))
+    rest = _arrow(Columns(part.rows, {name: column for name, column in part.columns.items() if name not in lists}))
+    assert rest is not None
+    return Outgoing(rest.schema, [rest] if rest.num_columns else [], Values(part.rows, tuple(part.columns), lists))
 
 
-def _arrays(part: Columns) -> Outgoing:
-    if not part.columns:
-        return Outgoing(pa.schema([]), [])
-    batch = pa.RecordBatch.from_arrays(list(part.columns.values()), list(part.columns))
-    return Outgoing(batch.schema, [batch])
+def _arrow(part: pa.RecordBatch | Columns) -> pa.RecordBatch | None:
+    """Rows as Arrow has them; None if some of them are Python values."""
+    if isinstance(part, pa.RecordBatch):
+        return part
+    if any(isinstance(column, list) for column in part.columns.values()):
+        return None
+    return pa.RecordBatch.from_arrays(list(part.columns.values()), list(part.columns))

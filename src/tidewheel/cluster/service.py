@@ -18,7 +18,7 @@ from pyarrow import flight
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, Progressing
-from tidewheel.cluster.wire import WRAPPED, has_dictionary, pack, stream, unpack, unstream, wrapped
+from tidewheel.cluster.wire import WRAPPED, has_dictionary, pack, unpack, wrapped
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
 TOKEN_BYTES = 32
@@ -182,7 +182,7 @@ def _arriving(reader: Any) -> Iterator[pa.RecordBatch]:
             raise OwnerLostError(f"the sender broke off after {rows} rows; nothing was done", untouched=True) from e
         if chunk.data is not None:
             rows += chunk.data.num_rows
-            yield _aligned(chunk.data)
+            yield chunk.data
         if chunk.app_metadata is not None:
             mark, _ = unpack(chunk.app_metadata)
             if mark != ask.Complete(rows):
@@ -195,14 +195,6 @@ def _drain(reader: Any) -> None:
     with suppress(StopIteration, pa.ArrowException, flight.FlightError):
         while True:
             reader.read_chunk()
-
-
-def _aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows where numbers may lie: those of a short message lie anywhere, and kernels will look at them for as long as they are fresh."""
-    buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer is not None)
-    if all(buffer.address % 8 == 0 for buffer in buffers):
-        return batch
-    return unstream(stream(batch.schema, [batch]))[1][0]
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -260,11 +260,12 @@ def ipv4_codes(offsets, wide, data, n, out):
         out[i] = value * 256 + part if good and dots == 3 and digits > 0 else np.int64(-1)
 
 
-@nb.njit("void(int64, int64[::1], int64[::1], int64[::1])", nogil=False, cache=True)
+@nb.njit("int64(int64, int64[::1], int64[::1], int64[::1])", nogil=False, cache=True)
 def column_slots(array, kinds, widths, out):
     """Column slots of a descriptor (model/pieces.py) from a record batch's Arrow C data structure at this address.
 
-    Of the structure we read length, null_count, offset, n_buffers, n_children, buffers, children: eight bytes each.
+    Of the structure we read length, null_count, offset, n_buffers, n_children, buffers, children: eight bytes each. Returns the first
+    column that starts before its buffers, or -1.
     """
     children = view(view(array, 7, np.int64)[6], kinds.shape[0], np.int64)
     for c in range(kinds.shape[0]):
@@ -275,9 +276,12 @@ def column_slots(array, kinds, widths, out):
             continue
         child = view(children[c], 7, np.int64)
         offset = child[2]
+        if offset < 0:
+            return c
         buffers = view(child[5], 3, np.int64)
         out[at] = buffers[0] if child[1] != 0 else 0
         out[at + 1] = offset
         out[at + 2] = buffers[1] + offset * widths[c]
         if kinds[c] > 1:
             out[at + 3] = buffers[2]
+    return -1

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.errors import BadRowsError
 from tidewheel.model.schema import TableSpec
 
 (
@@ -106,7 +107,10 @@ class Shape:
         from tidewheel.model.kernels import column_slots
 
         capsule = batch.__arrow_c_array__()[1]
-        column_slots(_pointer(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
+        astray = column_slots(_pointer(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
+        if astray >= 0:  # what Arrow's own validation does not look at
+            name = batch.schema.field(astray).name
+            raise BadRowsError(f"column {name!r} is not valid Arrow data: it starts before its buffers; nothing was inserted", column=name)
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer

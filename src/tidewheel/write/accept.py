@@ -1,8 +1,11 @@
 """The first step of the write path: rows that fit their table go on, all others are named.
 
 Contract: an `Acceptor` is made once per table and may be used from any thread; it holds no state. What it returns has
-exactly the table's schema, and its key, time and non-nullable columns hold neither null nor a key without a code. Input
-that is Arrow of the right schema passes uncopied, after null checks only.
+exactly the table's schema, its buffers can be read safely, and its key, time and non-nullable columns hold neither null nor
+a key without a code. Input that is Arrow of the right schema passes uncopied, after checks only.
+
+Each row is accepted or refused by itself: a column that it does not have is null, if the table allows that, whatever other
+rows of the input have.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
-from tidewheel.model.pieces import Shape
+from tidewheel.model.pieces import OTHER, Shape
 from tidewheel.model.schema import TableSpec, nearest
-from tidewheel.write.arrow_input import MOST_ROWS, Columns, to_batches
+from tidewheel.write.arrow_input import MOST_ROWS, Columns, by_name, to_batches
 from tidewheel.write.casts import NeverFits, fit
+from tidewheel.write.soundness import as_bytes, is_sound, readable
 
 Refuse = Callable[[pa.RecordBatch], "tuple[np.ndarray[Any, Any], str] | None"]
 
@@ -81,12 +86,16 @@ class Acceptor:
         }  # fmt: skip
         # (column, whether its null count tells all: nulls may hide in a dictionary's values)
         self._checks = tuple((i, _plain(spec.schema.field(i).type)) for i in self._required)
+        self._unknown = tuple(i for i, kind in enumerate(self._shape.kinds) if kind == OTHER)
 
     def accept(self, data: Any, on_bad: str = "error") -> Accepted:
-        """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart."""
+        """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart.
+
+        Arrow data that cannot be read safely is refused as a whole, because nobody can say what its rows are.
+        """
         if on_bad != "error" and on_bad != "reject":
             raise InputError(f'on_bad is "error" or "reject", not {on_bad!r}')
-        if type(data) is pa.RecordBatch and 0 < data.num_rows <= self._most_rows and self._fits_as_it_is(data):
+        if type(data) is pa.RecordBatch and self._passes(data):
             if not self._shape.row_bytes:
                 self._check_size([data])
             return Accepted([data], [])
@@ -99,7 +108,7 @@ class Acceptor:
                     batches.append(part)
                     start += part.num_rows
                     continue
-                part = self._by_name(part)
+                part = by_name(part, self.spec)
             batch, found = self._typed(part, start, ENOUGH if on_bad == "error" else 0)
             problems += found
             start += part.rows
@@ -131,25 +140,27 @@ class Acceptor:
                 f"Nothing was inserted; insert it in {-(-size // self._most_bytes)} or more parts, or raise Settings.max_batch_bytes"
             )
 
-    def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
-        if not batch.schema.equals(self._schema, True):
+    def _passes(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch from outside can be taken as it is: nothing of it is read before it is known to be sound."""
+        if not 0 < batch.num_rows <= self._most_rows or not batch.schema.equals(self._schema, True):
             return False
+        return is_sound(batch, self._unknown) and self._has_values(batch)
+
+    def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
+        """The same for a sound batch."""
+        return batch.schema.equals(self._schema, True) and self._has_values(batch)
+
+    def _has_values(self, batch: pa.RecordBatch) -> bool:
         for i, plain in self._checks:
             column = batch.column(i)
             if column.null_count or (not plain and pc.is_null(column).true_count):
                 return False
         return self._refuse(batch) is None
 
-    def _by_name(self, batch: pa.RecordBatch) -> Columns:
-        names = batch.schema.names
-        if len(set(names)) < len(names):
-            twice = next(n for i, n in enumerate(names) if n in names[:i])
-            raise BadRowsError(f"table {self.spec.name!r}: column {twice!r} appears twice in the input", table=self.spec.name, column=twice)
-        return Columns(batch.num_rows, dict(zip(names, batch.columns, strict=True)))
-
     def _check_names(self, part: Columns) -> None:
+        """Raise if the input as a whole has the wrong columns."""
         known = self._schema.names
-        missing = [n for n in known if n not in part.columns]
+        missing = [n for n in known if n not in part.columns and self._schema.get_field_index(n) in self._required]
         unknown = [n for n in part.columns if self._schema.get_field_index(n) < 0]
         if not missing and not unknown:
             return
@@ -157,13 +168,19 @@ class Acceptor:
         if missing:
             said.append(f"the input lacks {_columns(missing)}.")
         if unknown:
-            said.append(f"the table has no {_columns(unknown)}.{nearest(unknown[0], missing or known)}")
+            absent = [n for n in known if n not in part.columns]
+            said.append(f"the table has no {_columns(unknown)}.{nearest(unknown[0], absent or known)}")
         message = f"table {self.spec.name!r}: {' '.join(said)} Columns: {', '.join(known)}"
         raise BadRowsError(message, table=self.spec.name, column=(unknown or missing)[0])
 
     def _typed(self, part: Columns, start: int, limit: int) -> tuple[pa.RecordBatch, list[_Problem]]:
-        """The part's good rows in the table's schema, and its bad ones: each row counts for the first reason that applies."""
-        self._check_names(part)
+        """The part's good rows in the table's schema, and its bad ones: each row counts for the first reason that applies.
+
+        `limit` as in `fit`; without one, also dicts that lack a column or have one too many are judged one by one. Whatever has columns of
+        its own is as a whole for this table, or for another.
+        """
+        if limit or not all(isinstance(column, list) for column in part.columns.values()):
+            self._check_names(part)
         good = np.ones(part.rows, dtype=bool)
         problems: list[_Problem] = []
 
@@ -173,13 +190,23 @@ class Acceptor:
                 problems.append(_Problem(column, one, many, rows, part, start))
                 good[rows] = False
 
+        for name, values in part.columns.items():
+            if self._schema.get_field_index(name) < 0:
+                where = f"a column that the table does not have.{nearest(name, self._schema.names)}"
+                note(name, np.array([value is not None for value in values], bool), f"is in {where}", f"are in {where}")
         arrays = []
         for i, field in enumerate(self._schema):
-            array, bad = self._fit(part.columns[field.name], field, limit)
+            given: Any = part.columns.get(field.name)
+            if given is None:
+                given = pa.nulls(part.rows, field.type)
+            elif field.name in part.unreadable:
+                given, garbled = readable(given)
+                note(field.name, garbled, "is not UTF-8 text", "are not UTF-8 text")
+            array, bad = self._fit(given, field, limit)
             arrays.append(array)
             if bad is not None:
-                given = "" if isinstance(part.columns[field.name], list) else f" ({part.columns[field.name].type} → {field.type})"
-                note(field.name, bad, f"doesn't fit {field.type}{given}", f"don't fit {field.type}{given}")
+                types = "" if isinstance(given, list) else f" ({given.type} → {field.type})"
+                note(field.name, bad, f"doesn't fit {field.type}{types}", f"don't fit {field.type}{types}")
             if i in self._required and (array.null_count or not _plain(field.type)):
                 where = f"no value in the {self._required[i]} column"
                 note(field.name, pc.is_null(array).to_numpy(zero_copy_only=False), f"has {where}", f"have {where}")
@@ -244,7 +271,9 @@ def _columns(names: list[str]) -> str:
 
 
 def _cell(problem: _Problem, row: int) -> str:
-    values = [_show(problem.part.columns[name], row) for name in problem.column.split(", ") if name in problem.part.columns]
+    columns = problem.part.columns
+    names = [problem.column] if problem.column in columns else problem.column.split(", ")
+    values = [_show(columns[name], row) if name in columns else None for name in names]
     text = ", ".join(map(repr, values))
     return text if len(text) <= 80 else text[:77] + "…"
 
@@ -269,6 +298,11 @@ def _show(column: Any, row: int) -> Any:
         return text if text is None or type_.tz is None else text + "Z"
     try:
         return one[0].as_py()
+    except UnicodeDecodeError:
+        with suppress(pa.ArrowException):
+            value = as_bytes(one)[0].as_py()
+            return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        return " ".join(one.to_string().split())
     except (ValueError, OverflowError, pa.ArrowException):
         return " ".join(one.to_string().split())
 

@@ -1,4 +1,7 @@
-"""The door for data: whatever a caller holds becomes Arrow columns. Shapes, not meaning: nothing is checked or cast here.
+"""The door for data: whatever a caller holds becomes Arrow columns. Shapes, not meaning: nothing is cast here.
+
+Arrow data that was made elsewhere is looked at before anything else reads it (`write.soundness`): the batches that leave this module are
+sound, and columns whose text is not UTF-8 are named. What this process made of Python values is sound by itself.
 
 Neither pandas nor polars is imported: an object of theirs proves that they are loaded already.
 """
@@ -14,9 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import BadRowsError, InputError
+from tidewheel.errors import BadRowsError, InputError, TidewheelError
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.casts import UNFIT
+from tidewheel.write.soundness import unreadable_text
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 4096
@@ -29,6 +33,8 @@ class Columns:
 
     rows: int
     columns: dict[str, Any]  # name → pa.Array or list
+    unreadable: frozenset[str] = frozenset()
+    """Columns that have text that is not UTF-8, in some rows."""
 
 
 def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
@@ -36,9 +42,9 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     module = type(data).__module__.partition(".")[0]
     try:
         if isinstance(data, pa.RecordBatch):
-            return _pieces(data)
+            return _pieces(data, spec)
         if isinstance(data, pa.Table):
-            return _table(data)
+            return _table(data, spec)
         if isinstance(data, (list, tuple)):
             return _dicts(data, spec)
         if isinstance(data, Columns):
@@ -50,29 +56,47 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
         if module == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
             data = data.collect()
         if isinstance(data, pa.RecordBatchReader):
-            return _table(data.read_all())
+            return _table(data.read_all(), spec)
         if hasattr(data, "__arrow_c_stream__"):
-            return _table(pa.RecordBatchReader.from_stream(data).read_all())
+            return _table(pa.RecordBatchReader.from_stream(data).read_all(), spec)
         if hasattr(data, "__arrow_c_array__"):
-            return _pieces(pa.record_batch(data))
-    except pa.ArrowException as e:
+            return _pieces(pa.record_batch(data), spec)
+    except TidewheelError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as e:
         raise InputError(f"table {spec.name!r}: this {type(data).__name__} cannot be read as rows: {e}") from e
     hint = " For a dict of columns use pyarrow.table(data); for one row, [data]." if isinstance(data, Mapping) else ""
     raise InputError(f"table {spec.name!r} takes {ACCEPTED}, not {type(data).__name__}.{hint}")
 
 
-def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch | Columns]:
+def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+    unreadable = unreadable_text(batch, spec.name)
     if batch.num_rows <= MOST_ROWS:
-        return [batch] if batch.num_rows else []
-    return [batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)]
+        return _named([batch] if batch.num_rows else [], unreadable, spec)
+    return _named([batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)], unreadable, spec)
 
 
-def _table(table: pa.Table) -> list[pa.RecordBatch | Columns]:
+def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+    unreadable = unreadable_text(table, spec.name)
     chunks = max((c.num_chunks for c in table.columns), default=0)
     if chunks > 1 and table.num_rows < chunks * FEW_ROWS:
         with suppress(pa.ArrowInvalid):  # dictionaries of several chunks may be too large for one: then the chunks stay apart
             table = table.combine_chunks()
-    return [b for b in table.to_batches(max_chunksize=MOST_ROWS) if b.num_rows]
+    return _named([b for b in table.to_batches(max_chunksize=MOST_ROWS) if b.num_rows], unreadable, spec)
+
+
+def _named(batches: list[pa.RecordBatch], unreadable: frozenset[str], spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+    """Sound batches as they are, others by their columns."""
+    return [by_name(batch, spec, unreadable) for batch in batches] if unreadable else batches
+
+
+def by_name(batch: pa.RecordBatch, spec: TableSpec, unreadable: frozenset[str] = frozenset()) -> Columns:
+    """A batch as columns, none of them twice."""
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        twice = next(n for i, n in enumerate(names) if n in names[:i])
+        raise BadRowsError(f"table {spec.name!r}: column {twice!r} appears twice in the input", table=spec.name, column=twice)
+    return Columns(batch.num_rows, dict(zip(names, batch.columns, strict=True)), unreadable)
 
 
 def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.RecordBatch | Columns]:
@@ -88,16 +112,21 @@ def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.Record
 
 def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     columns: dict[str, Any] = {}
+    foreign: dict[str, pa.Array] = {}
     for i, name in enumerate(map(str, frame.columns)):
         if name in columns:
             raise BadRowsError(f"table {spec.name!r}: column {name!r} appears twice in the DataFrame", table=spec.name, column=name)
         series = frame.iloc[:, i]
         try:
             array = pa.array(series if series.dtype == object else series.copy(deep=True), from_pandas=True)
-            columns[name] = array if isinstance(array, pa.Array) else array.combine_chunks()
+            if not isinstance(series.dtype, np.dtype):  # pandas may hold Arrow data that it got from elsewhere
+                foreign[name] = array
+            columns[name] = array
         except UNFIT:  # values of several types under one name
             columns[name] = [None if null else v for v, null in zip(series.tolist(), series.isna().tolist(), strict=True)]
-    return [Columns(len(frame), columns)] if len(frame) else []
+    unreadable = unreadable_text(pa.table(foreign), spec.name) if foreign else frozenset()
+    columns = {name: one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for name, one in columns.items()}
+    return [Columns(len(frame), columns, unreadable)] if len(frame) else []
 
 
 def _structured(data: np.ndarray[Any, Any]) -> list[pa.RecordBatch | Columns]:

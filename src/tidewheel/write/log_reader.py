@@ -17,6 +17,12 @@ from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
 
+OR_SKIP = (
+    "Acknowledged rows may be missing. Restore the warehouse from a backup, or open it with "
+    'Settings(damaged_log="skip"): that opens everything that is whole, keeps the damaged part of the log aside, and says what is lost.'
+)
+"""What to do next."""
+
 Batch = tuple[Record, ...]
 """The records of one accepted batch; nearly always one."""
 
@@ -38,6 +44,12 @@ class LogContents:
     """What was skipped because the settings say so."""
     damaged: list[str] = field(default_factory=list)
     """The segments it was found in."""
+    records: list[tuple[str, list[Record]]] = field(default_factory=list)
+    """All that were found, by segment."""
+
+    def segment_of(self, record: Record) -> str:
+        """The name of the segment that a record is in."""
+        return next(name for name, records in self.records if any(one is record for one in records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,7 @@ def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], cover
     for one in found:
         last = max(last, max((r.generation for r in one.segment.records), default=0))
         contents.segments.append((one.name, last))
+        contents.records.append((one.name, one.segment.records))
     return contents
 
 
@@ -171,10 +184,7 @@ class _Reader:
     def _corrupt(self, name: str, offset: int, what: str) -> None:
         message = f"log segment {self.files.path(name)} is damaged at byte {offset}: {what}"
         if not self.skip:
-            raise CorruptionError(
-                f"{message}. Acknowledged rows may be missing. Restore the warehouse from a backup, or open it with "
-                'Settings(damaged_log="skip"): that keeps what is whole and says what is lost.'
-            )
+            raise CorruptionError(f"{message}. {OR_SKIP}")
         self.contents.damage.append(message)
         self.contents.damaged.append(name)
         self.group = []

@@ -2,6 +2,9 @@
 
 Replayed rows get the generation they had, as sealed trees that the flusher then writes like any others; the log's segments go
 when their rows are in chunks. So nothing here changes anything on disk, and a recovery that is killed starts again.
+
+A batch of the log is brought back whole or not at all. One that cannot be read although its checksum is right (an older version may have
+logged what it should have refused) ends the recovery, or with damaged_log="skip" is left out: its segment is kept in the quarantine.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from tidewheel.write.log import deliveries_of, fixed_widths
 from tidewheel.write.log_format import Record, batch_of
 from tidewheel.write.log_reader import Covered, LogContents, read_log
 from tidewheel.write.publish import FlushJob, Publisher
+from tidewheel.write.soundness import unreadable_text
 
 Step = Callable[[int], None]
 """Told how many bytes of log have been replayed since it was last called."""
@@ -34,13 +38,21 @@ def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage
     contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), covered, skip_damage)
     if not contents.segments:
         return None
-    for name in dict.fromkeys(contents.damaged):  # before it is trimmed: somebody may get more out of it than we can
-        files.keep(name, names.quarantined(name, f"epoch-{publisher.log.epoch}"))
     replay = _Replay(publisher, covered)
     for batch in contents.batches:
-        replay.take(batch)
+        try:
+            replay.take(batch)
+        except _Unreadable as e:
+            if not skip_damage:
+                raise CorruptionError(f"{e}. {log_reader.OR_SKIP}") from e.__cause__
+            contents.damage.append(str(e))
+            contents.damaged += [contents.segment_of(record) for record in batch]
         step(batch[-1].end - batch[0].offset)
     replay.seal()
+    for name in dict.fromkeys(contents.damaged):  # before it is trimmed: somebody may get more out of it than we can
+        kept = names.quarantined(name, f"epoch-{publisher.log.epoch}")
+        files.keep(name, kept)
+        contents.damage.append(f"{name} is kept as {kept}")
     publisher.recovered(replay.jobs, replay.newest)
     publisher.log.adopt(contents.segments)
     publisher.trim_log()
@@ -50,6 +62,10 @@ def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage
 def log_bytes(files: LocalFiles, table_id: int) -> int:
     """How much there is to replay."""
     return sum(files.size(name) for name in log_reader.segment_names(files, table_id))
+
+
+class _Unreadable(Exception):
+    """A record that cannot be replayed, and why."""
 
 
 class _Replay:
@@ -69,44 +85,68 @@ class _Replay:
         """The generation of the batch before."""
 
     def take(self, batch: log_reader.Batch) -> None:
+        """Raises _Unreadable if that cannot be; then nothing of the batch is taken."""
         generation = batch[0].generation
         if any(self._last <= mask < generation for mask in self._masks):
             self.seal()  # a chunk is hidden by a mask as a whole or not at all
         self._last = generation
         self.newest = max(self.newest, generation)
-        touched: dict[int, Tree] = {}
-        for record in batch:
-            for lane in record.lane_numbers():
-                if not self._covered.lane(lane, generation):
-                    self._replay(record, lane, touched)
-        if not touched:
+        runs = [(lane, run) for record in batch for lane, run in self._runs(record)]
+        if not runs:
             return
+        deliveries = self._deliveries(batch[0])
+        touched: dict[int, Tree] = {}
+        for lane, run in runs:
+            run.publish(generation)
+            tree = self._trees.get(lane)
+            if tree is None:
+                tree = self._trees[lane] = self._tree(lane, run)
+            tree.append(run)
+            touched[lane] = tree
+            self.rows += run.rows
         self.batches += 1
-        if batch[0].package:
-            self._deliver(deliveries_of(batch[0].package, generation), list(touched.values()))
+        if deliveries:
+            self._deliver(deliveries, list(touched.values()))
         for tree in touched.values():
             self.publisher.settle(tree)
         if any(tree.bytes >= self.publisher.settings.chunk_bytes for tree in touched.values()):
             self.seal()
 
-    def _replay(self, record: Record, lane: int, touched: dict[int, Tree]) -> None:
+    def _runs(self, record: Record) -> list[tuple[int, Run]]:
+        """The rows of a record that no chunk covers, by lane."""
         publisher = self.publisher
+        lanes = [lane for lane in record.lane_numbers() if not self._covered.lane(lane, record.generation)]
+        if not lanes:
+            return []
+        runs = []
         try:
             data = batch_of(record, publisher.spec.schema, self._widths)
-            data.validate()
-        except Exception as e:  # its checksum is right, so this is no damage of the disk; never go on without these rows
-            raise CorruptionError(f"record {record.sequence} of the log of table {publisher.spec.name!r} cannot be read: {e}") from e
-        template = publisher.placing.template_of(lane // 2, data, publisher.version)
-        source = Batch(data, template.coder, publisher.shape)
-        rows = EVERY_ROW if record.lanes is None else np.flatnonzero(record.lanes == lane).astype(np.uint32)
-        run = Run(source, rows, template)
-        run.publish(record.generation)
-        tree = self._trees.get(lane)
-        if tree is None:
-            tree = self._trees[lane] = Tree(lane // 2, bool(lane % 2), template, publisher.shape, publisher.clock.monotonic())
-        tree.append(run)
-        touched[lane] = tree
-        self.rows += run.rows
+            if data.num_rows != record.rows:
+                raise ValueError(f"it has {data.num_rows:,} rows and says {record.rows:,}")
+            unreadable = unreadable_text(data, publisher.spec.name)
+            if unreadable:
+                raise ValueError(f"column {min(unreadable)!r} has text that is not UTF-8")
+            for lane in lanes:
+                template = publisher.placing.template_of(lane // 2, data, publisher.version)
+                source = Batch(data, template.coder, publisher.shape)
+                rows = EVERY_ROW if record.lanes is None else np.flatnonzero(record.lanes == lane).astype(np.uint32)
+                runs.append((lane, Run(source, rows, template)))
+        except Exception as e:  # its checksum is right, so this is no damage of the disk
+            raise self._unreadable(record, e) from e
+        return runs
+
+    def _deliveries(self, record: Record) -> list[Delivery]:
+        try:
+            return deliveries_of(record.package, record.generation)
+        except Exception as e:
+            raise self._unreadable(record, e) from e
+
+    def _unreadable(self, record: Record, why: Exception) -> _Unreadable:
+        name = self.publisher.spec.name
+        return _Unreadable(f"record {record.sequence} ({record.rows:,} rows) of the log of table {name!r} cannot be read: {why}")
+
+    def _tree(self, lane: int, run: Run) -> Tree:
+        return Tree(lane // 2, bool(lane % 2), run.template, self.publisher.shape, self.publisher.clock.monotonic())
 
     def _deliver(self, deliveries: list[Delivery], trees: list[Tree]) -> None:
         """As when it was published: recorded with the first tree, and all its trees committed together."""

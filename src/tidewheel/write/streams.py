@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.errors import InputError, NotSyncedError, StagingLostError
-from tidewheel.model.dead_letters import ORIGIN, split
+from tidewheel.model.dead_letters import HIDDEN, ORIGIN, split
 from tidewheel.model.delivery import Ack, SliceId, Staged, Written
 from tidewheel.model.records import PackageRecord, StreamBatchRecord
 from tidewheel.write.accept import Acceptor, Rejected
+from tidewheel.write.arrow_input import by_name
 from tidewheel.write.loads import Loads
 from tidewheel.write.packages import Packages
 from tidewheel.write.place import Placed
 from tidewheel.write.publish import Publisher
 from tidewheel.write.rejects import rejects_batch
+from tidewheel.write.soundness import unreadable_text
 
 EXPIRES = 3600.0
 """Seconds after which a slice that nobody committed is dropped: its run is dead."""
@@ -97,11 +99,14 @@ class Streams:
         held = _Slice([], [], 0, 0, now)
         position = 0
         for batch in batches:
+            unreadable = unreadable_text(batch, publisher.spec.name)
+            if hidden := unreadable.intersection(HIDDEN):
+                raise InputError(f"table {publisher.spec.name!r}: {min(hidden)} of a dead letter is not UTF-8 text; nothing was staged")
             good, letters = split(batch, position)
             held.rejected += [Rejected(x.position, x.column, x.reason, x.raw, x.origin or None) for x in letters]
             held.bytes += sum(len(x.raw) for x in letters)
             if good.num_rows:
-                accepted = self._acceptor.accept(good, "reject")
+                accepted = self._acceptor.accept(by_name(good, publisher.spec, unreadable) if unreadable else good, "reject")
                 if accepted.rejected:
                     held.rejected += _placed_back(accepted.rejected, batch, position, {x.position - position for x in letters})
                 for rows in accepted.batches:

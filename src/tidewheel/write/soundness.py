@@ -1,0 +1,143 @@
+"""Whether Arrow data from outside may be trusted: everything after this reads its buffers by address.
+
+An IPC stream, a Flight message, another library or a program with a mistake can hand over arrays whose offsets run past their data or
+decrease, whose dictionary indices point nowhere, whose buffers are too short, or whose text is not UTF-8. Arrow itself notices none of it
+until it reads wild memory.
+
+Contract: nothing here raises anything but `BadRowsError`, and nothing reads memory that is not the data's own. Text that is not UTF-8 is a
+fault of its rows, because everything around it can still be read; anything else is a fault of the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidewheel.errors import BadRowsError
+from tidewheel.model.arrays import with_bytes
+
+Mask = npt.NDArray[np.bool_]
+
+
+def is_sound(data: pa.RecordBatch | pa.Table, unknown: Sequence[int] | None = None) -> bool:
+    """Whether all of it can be read, text included. Numbers without nulls cost nothing.
+
+    `unknown`: the columns that nobody looks at again before they are used; `Shape.describe` does at all that kernels know. None: all.
+    """
+    try:
+        data.validate(full=True)
+    except pa.ArrowException:
+        return False
+    return all(_starts_inside(data.column(i)) for i in (range(data.num_columns) if unknown is None else unknown))
+
+
+def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[str]:
+    """The columns with text that is not UTF-8, nearly always none. BadRowsError: something worse, and where."""
+    try:
+        names = data.schema.names
+    except UnicodeDecodeError:
+        raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table) from None
+    if is_sound(data):
+        return frozenset()
+    found = set()
+    for name, column in zip(names, data.columns, strict=True):
+        for array in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
+            if (why := _fault(array)) is not None:
+                raise BadRowsError(
+                    f"table {table!r}, column {name!r}: this is not valid Arrow data, and nothing of it was taken: {why}. "
+                    "Whoever made it wrote past its buffers, or its bytes were changed on their way",
+                    table=table, column=name,
+                )  # fmt: skip
+            if not _is_valid(array):
+                found.add(name)
+    if not found:  # each column is fine by itself
+        raise BadRowsError(f"table {table!r}: this is not valid Arrow data, and nothing of it was taken: {_said(data)}", table=table)
+    return frozenset(found)
+
+
+def readable(array: pa.Array) -> tuple[pa.Array, Mask]:
+    """The array with null in place of text that is not UTF-8, and where that is. All else about it is sound."""
+    if pa.types.is_dictionary(array.type):
+        values, bad = readable(array.dictionary)
+        wrong = np.append(bad, False)  # the last one for nulls
+        indices = array.indices.fill_null(len(bad)).to_numpy(zero_copy_only=False)
+        return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered), wrong[indices]
+    bad = np.zeros(len(array), bool)
+    todo = [(0, len(array))]
+    while todo:
+        lo, n = todo.pop()
+        # a copy: the children of a nested slice are those of the whole array
+        if n == 0 or _is_valid(pa.concat_arrays([array.slice(lo, n)])):
+            continue
+        if n == 1:
+            bad[lo] = True
+        else:
+            todo += [(lo + n // 2, n - n // 2), (lo, n // 2)]
+    return pa.concat_arrays(list(_with_nulls(array, bad))), bad
+
+
+def as_bytes(array: pa.Array) -> pa.Array:
+    """The array with its text as bytes, uncopied; not in dictionaries that lie inside of something else."""
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(array.indices, as_bytes(array.dictionary), safe=False)
+    return array.view(with_bytes(array.type))
+
+
+def _with_nulls(array: pa.Array, bad: Mask) -> Iterator[pa.Array]:
+    at = 0
+    for row in np.flatnonzero(bad).tolist():
+        yield array.slice(at, row - at)
+        yield pa.nulls(1, array.type)
+        at = row + 1
+    yield array.slice(at)
+
+
+def _fault(array: pa.Array) -> str | None:
+    """What is wrong with an array, its text aside."""
+    if not _starts_inside(array):
+        return "it starts before its buffers"
+    try:
+        array.validate()
+        if _is_valid(array):
+            return None
+        as_bytes(array).validate(full=True)
+    except (pa.ArrowException, NotImplementedError) as e:
+        return " ".join(str(e).split())
+    return None
+
+
+def _is_valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _said(data: Any) -> str:
+    try:
+        data.validate(full=True)
+    except pa.ArrowException as e:
+        return " ".join(str(e).split())
+    return "one of its arrays starts before its buffers"
+
+
+def _starts_inside(array: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether no offset of it is negative. Arrow's own validation does not look."""
+    if isinstance(array, pa.ChunkedArray):
+        return all(map(_starts_inside, array.chunks))
+    if array.offset < 0:
+        return False
+    if isinstance(array, pa.ExtensionArray):
+        return _starts_inside(array.storage)
+    if isinstance(array, pa.StructArray):
+        return all(_starts_inside(array.field(i)) for i in range(array.type.num_fields))
+    if isinstance(array, pa.DictionaryArray):
+        return _starts_inside(array.indices) and _starts_inside(array.dictionary)
+    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray, pa.LargeListViewArray)):
+        return _starts_inside(array.values)
+    return True

@@ -1,0 +1,233 @@
+"""Arrow data that cannot be read safely is refused at every door, by name, and leaves nothing behind; text that is no text is a bad row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import tidewheel as tw
+from tests.poison import FAULTS
+from tidewheel.cluster import requests as ask
+from tidewheel.cluster.handlers import Handlers
+from tidewheel.cluster.wire import stream
+from tidewheel.model.arrays import with_bytes
+from tidewheel.model.dead_letters import HIDDEN
+from tidewheel.model.delivery import SliceId
+from tidewheel.owner import OwnedEngine
+from tidewheel.testing.abandon import abandon
+from tidewheel.testing.seats import held
+from tidewheel.write.load import ChunkMaker
+from tidewheel.write.soundness import readable, unreadable_text
+
+TEXT = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("c", pa.string())])
+NOT_TEXT = pa.array([b"ab", b"\xff\xfe", None, b"caf\xc3\xa9", b"\xc3"]).view(pa.string())
+
+
+def rows_with(column: pa.Array, first: int = 0) -> pa.RecordBatch:
+    numbers = pa.array(np.arange(first, first + len(column)))
+    batch = pa.RecordBatch.from_arrays([numbers, numbers.cast(pa.timestamp("us"))], names=["k", "ts"])
+    return batch.append_column("c", column)  # unlike `from_arrays`, without a look at it
+
+
+def with_hidden_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for name in HIDDEN:
+        batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.string()))
+    return batch
+
+
+@pytest.fixture
+def wh(tmp_path: Path) -> Iterator[tw.Warehouse]:
+    with held(OwnedEngine(tmp_path / "wh", tw.Settings(), listen=False)) as wh:
+        yield wh
+
+
+def table_for(wh: tw.Warehouse, type_: pa.DataType) -> tw.Table:
+    return wh.create_table("t", rows_with(pa.nulls(1, type_)).schema, time="ts", key="k", if_exists="open")
+
+
+def slice_of(number: int) -> SliceId:
+    return SliceId("s", "run", number, 0, 0)
+
+
+def stage(table: tw.Table, *batches: pa.RecordBatch, number: int = 0) -> Any:
+    return table._engine.stage(slice_of(number), iter(batches), batches[0].schema)  # type: ignore[attr-defined]
+
+
+def in_bulk(table: tw.Table, batch: pa.RecordBatch) -> None:
+    engine: Any = table._engine
+    load = engine.begin_load()
+    try:
+        with ChunkMaker(engine.engine.root, table._engine.spec, load) as maker:
+            maker.add(batch, "error")
+    finally:
+        engine.abort_load(load.job)
+
+
+def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -> Any:
+    """As another process sends it, and as it arrives. Python values may go beside it."""
+    handlers = Handlers(table._engine.engine, 1)  # type: ignore[attr-defined]
+    number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
+    names = (*batch.schema.names, *beside)
+    values = ask.Values(batch.num_rows, names, beside) if beside else None
+    return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
+
+
+DOORS: dict[str, Callable[[tw.Table, pa.RecordBatch], Any]] = {
+    "insert": lambda t, b: t.insert(b),
+    "insert, rejecting": lambda t, b: t.insert(b, on_bad="reject"),
+    "a package": lambda t, b: t.insert(b, package="p"),
+    "a table": lambda t, b: t.insert(pa.Table.from_batches([b])),
+    "a table of small pieces": lambda t, b: t.insert(pa.Table.from_batches([b, b, b])),
+    "a reader": lambda t, b: t.insert(pa.RecordBatchReader.from_batches(b.schema, [b])),
+    "other columns": lambda t, b: t.insert(b.select(["ts", "c", "k"])),
+    "replace": lambda t, b: t.replace(b, time=(None, None)),
+    "stage": lambda t, b: stage(t, b),
+    "stage with dead letters": lambda t, b: stage(t, with_hidden_columns(b)),
+    "bulk": in_bulk,
+    "the wire": over_the_wire,
+    "the wire, beside values": lambda t, b: over_the_wire(t, b.select(["ts", "c"]), k=[1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_door_takes_what_cannot_be_read(wh: tw.Warehouse, fault: str) -> None:
+    column = FAULTS[fault]()
+    table = table_for(wh, column.type)
+    batch = rows_with(column)
+    for door, through in DOORS.items():
+        with pytest.raises(tw.BadRowsError) as e:
+            through(table, batch)
+        assert e.value.column == "c" and "'c'" in str(e.value), door
+        assert "'t'" in str(e.value) or fault == "negative start", door
+    assert table.rows == 0 and len(table.rejects()) == 0 and wh.tables() == ["t"]
+    good = pa.nulls(3, column.type)
+    assert table.insert(rows_with(good), package="p").rows == 3  # the package was not taken for loaded
+    assert wh.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_text_that_is_not_utf8_is_a_bad_row(wh: tw.Warehouse, type_: pa.DataType) -> None:
+    raw = as_type(NOT_TEXT, type_)
+    table = table_for(wh, type_)
+    with pytest.raises(tw.BadRowsError, match=r"table 't', column 'c': 2 rows are not UTF-8 text \(first: row 1: '.*xff.*', row 4:") as e:
+        table.insert(rows_with(raw))
+    assert e.value.rows == (1, 4) and table.rows == 0
+    for first, through in enumerate((
+        lambda b: table.insert(b, on_bad="reject"),
+        lambda b: table.insert(pa.Table.from_batches([b]), on_bad="reject"),
+        lambda b: table.insert(in_pandas(b), on_bad="reject"),
+        lambda b: stage(table, b, number=1) and table._engine.commit_batch("s", "run", 1, [slice_of(1)]),  # type: ignore[attr-defined]
+        lambda b: stage(table, with_hidden_columns(b), number=2) and table._engine.commit_batch("s", "run", 2, [slice_of(2)]),  # type: ignore[attr-defined]
+    )):  # fmt: skip
+        ack = through(rows_with(raw, 10 * first))
+        assert (ack.rows, ack.rejected) == (3, 2)
+    found = table.query(order_by="k").to_arrow()
+    assert found["c"].to_pylist() == ["ab", None, "café"] * 5
+    found.validate(full=True)
+    assert len(table.rejects()) == 10 and set(table.rejects().to_arrow()["column"].to_pylist()) == {"c"}
+    table.flush()
+    assert table.query(order_by="k").to_arrow()["c"].to_pylist() == ["ab", None, "café"] * 5
+
+
+def in_pandas(batch: pa.RecordBatch) -> pd.DataFrame:
+    """A frame that holds the very arrays."""
+    held_by = pd.arrays.ArrowExtensionArray
+    return pd.DataFrame({name: pd.Series(held_by(column)) for name, column in zip(batch.schema.names, batch.columns, strict=True)})
+
+
+def as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Text of another type, without a look at its bytes."""
+    if pa.types.is_dictionary(type_):
+        return pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 3, 4], pa.int32()), array)
+    return array.view(pa.binary()).cast(with_bytes(type_)).view(type_)
+
+
+def test_text_inside_of_lists_and_structs() -> None:
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3, 5], pa.int32()), NOT_TEXT)
+    structs = pa.StructArray.from_arrays([NOT_TEXT.slice(0, 4), lists], ["a", "b"])
+    for column, bad in ((lists, [True, False, False, True]), (structs, [True, True, False, True])):
+        assert unreadable_text(pa.record_batch([column], ["c"]), "t") == {"c"}
+        clean, found = readable(column)
+        assert found.tolist() == bad
+        clean.validate(full=True)
+        assert [v is None for v in clean.to_pylist()][:4] == bad
+
+
+def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
+    table = table_for(wh, pa.string())
+    data = bytearray(stream(TEXT, [rows_with(pa.array(["x"]))]).to_pybytes())
+    at = data.rindex(b"c", 0, data.index(b"ts"))  # names are stored from the last to the first
+    data[at] = 0xFF
+    with pytest.raises(tw.InputError, match="UTF-8"):
+        table.insert(pa.ipc.open_stream(pa.py_buffer(bytes(data))))
+
+
+def test_a_stream_that_ends_early_is_an_error_about_the_input(wh: tw.Warehouse) -> None:
+    table = table_for(wh, pa.string())
+    data = stream(TEXT, [rows_with(pa.array(["x" * 1000]))])
+    for cut in range(600, data.size - 16, 100):
+        with pytest.raises(tw.InputError):
+            table.insert(pa.ipc.open_stream(data.slice(0, cut)))
+    assert table.rows == 0
+
+
+# ---- logs of a version that took what it should not have -----------------------------------------------------
+
+
+def logged(root: Path, fault: str, durability: str = "process") -> int:
+    """A warehouse whose owner died with a record in its log that nobody can read, between good ones, beside a good table."""
+    column = FAULTS[fault]()
+    wh = held(OwnedEngine(root, tw.Settings(durability=durability), listen=False))
+    table, other = table_for(wh, column.type), wh.create_table("other", TEXT, time="ts", key="k")
+    table.insert(rows_with(pa.nulls(3, column.type)))
+    engine: Any = table._engine
+    engine.publisher.insert([rows_with(column, 3)])  # past the acceptor
+    table.insert(rows_with(pa.nulls(4, column.type), 6), package="later")
+    other.insert(rows_with(pa.array(["x"])))
+    abandon(wh._engine)
+    return 7
+
+
+READABLE_WHEN_LOGGED = ["offsets that decrease", "an index past the dictionary", "a view past its buffer", "lists that decrease"]
+
+
+@pytest.mark.parametrize("fault", READABLE_WHEN_LOGGED)
+def test_a_record_that_cannot_be_read_is_set_aside_and_all_else_opens(tmp_path: Path, fault: str) -> None:
+    root = tmp_path / "wh"
+    rows = logged(root, fault)
+    for _ in range(2):
+        with pytest.raises(
+            tw.CorruptionError, match=r"record 1 \(3 rows\) of the log of table 't' cannot be read(.|\n)*damaged_log=\"skip\""
+        ):
+            OwnedEngine(root, tw.Settings(), listen=False)
+    with held(OwnedEngine(root, tw.Settings(damaged_log="skip"), listen=False)) as wh:
+        assert sorted(wh.table("t").query().to_arrow()["k"].to_pylist()) == [0, 1, 2, 6, 7, 8, 9]
+        assert wh.table("t").rows == rows and wh.table("other").rows == 1
+        (damaged,) = [one for one in wh.recovery.tables if one.table == "t"]
+        assert "record 1 (3 rows)" in damaged.damage[0] and "quarantine" in damaged.damage[1]
+        assert damaged.damage[0] in str(wh.recovery)
+        kept = list((root / "quarantine").rglob("*.log"))
+        assert len(kept) == 1 and kept[0].stat().st_size
+        assert wh.table("t").insert(rows_with(pa.nulls(4, wh.table("t").schema.field("c").type)), package="later").duplicate
+        assert wh.table("t").insert(rows_with(pa.nulls(3, wh.table("t").schema.field("c").type), 3)).rows == 3
+    with tw.open(root) as wh:  # it is over, and the segment is still kept
+        assert wh.table("t").rows == rows + 3 and not wh.recovery.tables
+    assert kept[0].exists()
+
+
+def test_two_bad_records_of_one_segment(tmp_path: Path) -> None:
+    root = tmp_path / "wh"
+    wh = held(OwnedEngine(root, tw.Settings(), listen=False))
+    table = table_for(wh, pa.string())
+    for first in (0, 3):
+        table._engine.publisher.insert([rows_with(FAULTS["offsets that decrease"](), first)])  # type: ignore[attr-defined]
+    abandon(wh._engine)
+    with held(OwnedEngine(root, tw.Settings(damaged_log="skip"), listen=False)) as wh:
+        assert wh.table("t").rows == 0 and len(wh.recovery.tables[0].damage) == 3
+        assert wh.table("t").insert(rows_with(pa.array(["a"]))).generation > 2  # generations are not given out twice
