@@ -5,6 +5,7 @@ One process makes it at a time, once per root: `seat` sees to that.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,7 @@ class LocalEngine:
         self.root = root
         self.settings = settings
         self.clock = Clock()
+        self._process = os.getpid()
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
@@ -101,10 +103,15 @@ class LocalEngine:
         return lambda record, spec, shape, coder: RemoteChunk(record, spec, shape, coder, files, cache)
 
     def check_open(self) -> None:
-        if self._closed:
+        if self._closed or os.getpid() != self._process:
             raise ClosedError(self._why_closed())
 
     def _why_closed(self) -> str:
+        if os.getpid() != self._process:
+            return (
+                f"the warehouse {self.root} belongs to process {self._process}, from which this one was forked; open it in this process "
+                "when that one has closed it, or start processes with multiprocessing's 'spawn' or 'forkserver', which attach to it"
+            )
         return f"the warehouse {self.root} was closed; open it again"
 
     def _recover(self) -> tuple[TableRecovery, ...]:

@@ -84,8 +84,8 @@ def _take(root: Path, settings: Settings | None) -> Engine:
 
         try:
             return attach(root, wait=PATIENCE)
-        except OwnedError as e:  # it does not answer: just starting, or just gone
-            if time.monotonic() > give_up:
+        except OwnedError as e:  # it does not answer: just starting, or just gone; or it never will
+            if not e.retryable or time.monotonic() > give_up:
                 try:
                     return _own(root, settings)
                 except OwnedError as owned:  # which says who it is

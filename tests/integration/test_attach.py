@@ -587,8 +587,8 @@ if pid == 0:
     try:
         wh.tables()
         os._exit(3)
-    except ClosedError:
-        pass
+    except ClosedError as e:
+        assert f"belongs to process {os.getppid()}, from which this one was forked" in str(e), e
     wh.close()  # which is the parent's: it goes on, with all that it has not flushed
     sys.exit(0)
 assert wait(pid) == 0
@@ -608,6 +608,56 @@ except OwnedError as e:
     assert "nobody owns" in str(e), e
 os.kill(idle, 9)
 os.waitpid(idle, 0)
+""")  # fmt: skip
+
+
+def test_a_fork_of_an_owner_has_a_warehouse_of_its_own(root: Path) -> None:
+    """It owns it as any other process would, but for letting others in: that is Flight's, which does not survive a fork."""
+    fork_test(root, """
+wh = tw.open(root)
+wh._engine.listener.wait(30)
+for closes in (True, False):
+    pid = os.fork()
+    if pid == 0:
+        own = tw.open(root.parent / f"own-{closes}")
+        assert own._engine.listener.wait(30) and "does not survive a fork" in str(own._engine.listener.failure)
+        table = own.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
+        table.insert([{"id": 1, "ts": 1}])
+        if closes:
+            own.close()
+        sys.exit(0)
+    assert wait(pid) == 0, closes
+    with tw.open(root.parent / f"own-{closes}") as own:
+        assert own.table("t").rows == 1
+wh.close()
+""")  # fmt: skip
+
+
+def test_a_fork_of_an_owner_is_told_at_once(root: Path) -> None:
+    """Also while the owner is only about to listen. The refused child ends as it wants to."""
+    fork_test(root, """
+for listens in (False, True):
+    wh = tw.open(root)
+    if listens:
+        wh._engine.listener.wait(30)
+    pid = os.fork()
+    if pid == 0:
+        began = time.monotonic()
+        for use in (wh.tables, lambda: wh.sql("SHOW TABLES").to_arrow(), lambda: wh.drop_table("t")):
+            try:
+                use()
+                sys.exit(2)
+            except ClosedError as e:
+                assert "belongs to process" in str(e), e
+        try:
+            tw.open(root)
+            sys.exit(3)
+        except OwnedError as e:
+            assert not e.retryable and f"process {os.getppid()}" in str(e) and "does not survive a fork" in str(e), e
+        assert time.monotonic() - began < 5, "it waited"
+        sys.exit(0)
+    assert wait(pid) == 0, listens
+    wh.close()
 """)  # fmt: skip
 
 

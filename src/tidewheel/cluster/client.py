@@ -27,11 +27,7 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
     Raises OwnerLostError if nobody owns it, and OwnedError if somebody does but does not answer within `wait` seconds.
     """
     if sockets.forked():
-        raise OwnedError(
-            "a process that was forked from one with an open warehouse cannot attach to a warehouse: gRPC does not survive a fork. "
-            "Start processes with multiprocessing's 'spawn' or 'forkserver' (or subprocess), or open warehouses only after forking",
-            retryable=False,
-        )
+        raise OwnedError(f"a forked process cannot attach to a warehouse: {sockets.FORKED}", retryable=False)
     give_up = time.monotonic() + wait
     pause = 0.005
     trouble = "it does not listen yet"

@@ -15,6 +15,7 @@ from tidewheel.cluster import address, sockets
 from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.protocol import Engine
 from tidewheel.cluster.requests import PROTOCOL
+from tidewheel.errors import OwnedError
 
 if TYPE_CHECKING:
     from tidewheel.cluster.handlers import Handlers
@@ -66,6 +67,8 @@ class Listener:
     def start(self, delay: float = DELAY) -> None:
         """Begin to listen, soon and in a thread of its own."""
         name = f"tidewheel-listen-{next(_numbers)}"
+        if not sockets.forked():
+            sockets.expect(self)
         self._thread = threading.Thread(target=self._listen, args=(delay,), name=name, daemon=True)
         self._thread.start()
 
@@ -100,6 +103,7 @@ class Listener:
             services, self._services = self._services, []
             for service, name in services:
                 _shut_down(service, name)
+            sockets.forget(self)
 
     # ---- in its thread ----------------------------------------------------------------------------------
 
@@ -107,11 +111,16 @@ class Listener:
         try:
             self._go.wait(delay)
             if not self._closing.is_set():
+                address.make_folder(self.root)
+                address.sweep(self.root)
+                if sockets.forked():
+                    raise OwnedError(sockets.FORKED)
                 self._open()
         except Exception as e:  # the warehouse works all the same; others are told why they cannot use it
             self.failure = e
             with suppress(Exception):
-                address.publish(self.root, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, f"{type(e).__name__}: {e}"))
+                why = str(e) if isinstance(e, OwnedError) else f"{type(e).__name__}: {e}"
+                address.publish(self.root, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, why))
         finally:
             self._ready.set()
 
@@ -119,8 +128,6 @@ class Listener:
         from tidewheel.cluster.handlers import Handlers
         from tidewheel.cluster.service import Traffic
 
-        address.make_folder(self.root)
-        address.sweep(self.root)
         self._handlers, self._traffic = Handlers(self._engine, self._epoch), Traffic()
         self.location = self._serve_here()
         if self._tcp is not None:

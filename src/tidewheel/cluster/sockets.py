@@ -5,8 +5,8 @@ shuts down the sockets of such connections; their calls then fail.
 
 *Forks.* gRPC does not work in a forked child: calls would hang, and so would the end of the child, when what it inherited is cleaned up.
 So a child closes its copies of the sockets (else a dead parent would look alive to the other side), lets go of nothing that gRPC would
-clean up, and is told `forked`. Children that are started by exec (subprocess, multiprocessing's "spawn" and "forkserver") know nothing
-of all this.
+clean up, and is told `forked`: it neither listens nor attaches, and so has nothing of Flight to shut down. Children that are started by
+exec (subprocess, multiprocessing's "spawn" and "forkserver") know nothing of all this.
 """
 
 from __future__ import annotations
@@ -22,22 +22,36 @@ from contextlib import suppress
 from typing import Any
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Flight servers and clients of this process."""
+"""Flight servers and clients of this process, and whatever is about to make one."""
 _streams: weakref.WeakSet[Any] = weakref.WeakSet()
 """Their open streams."""
 _names: set[str | int] = set()
 """Paths and ports that they are at."""
 _forked = False
+_process = 0
+"""That of the processes with this memory which uses Flight; a fork that Python was not told of is known by it."""
+
+FORKED = (
+    "this process was forked from one with an open warehouse, and gRPC does not survive a fork. Start processes with multiprocessing's "
+    "'spawn' or 'forkserver' (or subprocess), or open warehouses only after forking"
+)
 
 
 def forked() -> bool:
     """Whether this process was forked from one that was using Flight: then it cannot."""
-    return _forked
+    return _forked or (bool(_live) and os.getpid() != _process)
+
+
+def expect(user: Any) -> None:
+    """This object is about to use Flight, perhaps in another thread: to load it takes a while, and a fork may come meanwhile."""
+    global _process
+    _process = os.getpid()
+    _live.add(user)
 
 
 def track(flight: Any, name: str | int) -> None:
     """Remember a Flight server or client at a path or port."""
-    _live.add(flight)
+    expect(flight)
     _names.add(name)
 
 
