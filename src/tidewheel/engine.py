@@ -11,10 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
+from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk
@@ -27,6 +29,7 @@ from tidewheel.env.remote import RangeFiles
 from tidewheel.errors import (
     ClosedError,
     ExistsError,
+    FencedError,
     FormatError,
     InputError,
     NotFoundError,
@@ -43,6 +46,8 @@ from tidewheel.write.loads import sweep as sweep_loads
 from tidewheel.write.recover import Recovery, TableRecovery, log_bytes
 from tidewheel.write.rejects import SUFFIX, rejects_spec
 
+T = TypeVar("T")
+
 OpenCatalog = Callable[[Path], CatalogWriter]
 
 
@@ -57,6 +62,7 @@ class LocalEngine:
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
+        self._leaving: threading.Thread | None = None
         self._condemned: weakref.WeakSet[ChunkLike] = weakref.WeakSet()
         """Chunks that left their table and that something still reads."""
         self.files = LocalFiles(root, disk)
@@ -75,8 +81,9 @@ class LocalEngine:
             before = self.catalog.lease()
             self._lease = owner.take(self.catalog)
             self.epoch = self._lease.epoch
+            self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced)
             self._ranges: RangeFiles | None = None
-            self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock)
+            self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self.tenure.look)
             self._tables: dict[str, LocalTable] = {}
             orphans = self._sweep()
             if before is not None:  # its owner may have died between the catalog's knowing a table and its folder's being made
@@ -91,6 +98,7 @@ class LocalEngine:
             self.catalog.close()
             raise
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
+        self.tenure.start()
 
     def _chunk_maker(self) -> MakeChunk:
         """How chunks are read: mapped, or by range through a cache of leaves."""
@@ -102,7 +110,25 @@ class LocalEngine:
         self._ranges = files
         return lambda record, spec, shape, coder: RemoteChunk(record, spec, shape, coder, files, cache)
 
+    def _fenced(self) -> None:
+        """Called once, when this process is not the owner any more. In a thread of its own: whoever noticed may hold any lock."""
+        self._leaving = threading.Thread(target=self._stop_owning, name="tidewheel-fenced", daemon=True)
+        self._leaving.start()
+
+    def _stop_owning(self) -> None:
+        """Let everybody who waits know, and everybody who comes."""
+        self.flusher.halt()
+        for table in list(self._tables.values()):
+            table.publisher.fence(self.tenure.error())
+
+    @property
+    def fenced(self) -> bool:
+        """This process is not the owner any more, for good."""
+        return bool(self.tenure.over)
+
     def check_open(self) -> None:
+        if self.tenure.over:
+            raise self.tenure.error()
         if self._closed or os.getpid() != self._process:
             raise ClosedError(self._why_closed())
 
@@ -183,7 +209,8 @@ class LocalEngine:
                     raise ExistsError(f"table {spec.name!r} is there already; open it with wh.table({spec.name!r}) or say if_exists='open'")
                 _check_same(there.spec, spec)
                 return there
-            record = self.catalog.create_table(spec, self.epoch)
+            self.tenure.look()
+            record = self._fenced_by(lambda: self.catalog.create_table(spec, self.epoch))
             try:
                 self._make_folders([record.id])
             except StorageError:
@@ -198,7 +225,8 @@ class LocalEngine:
             if self._tables.get(name) is not table:
                 return
             # the catalog first: if that fails, the table is as it was
-            records = self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch))
+            self.tenure.look()
+            records = self._fenced_by(lambda: self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
             del self._tables[name]
             held = {c.record.file for c in table.publisher.version.chunks}
             for record in records:
@@ -217,18 +245,29 @@ class LocalEngine:
         """All tables, rejects included. While this is held none is made or dropped and nothing is committed; rows still come in."""
         with self._lock, self.flusher.still():
             self.check_open()
+            self.tenure.look()
             yield list(self._tables.values())
 
     def in_use(self) -> set[str]:
         """Files that no table knows and that are no leftovers: being written, or read by whoever began before a drop."""
         return {name + names.TEMPORARY for name in list(self.files.unfinished)} | {chunk.record.file for chunk in self._condemned}
 
+    def _fenced_by(self, write: Callable[[], T]) -> T:
+        """Write to the catalog; if that says that another owns the warehouse, it is so for good."""
+        try:
+            return write()
+        except FencedError as e:
+            raise self.tenure.ended_by(e) from None
+
     def rejects_of(self, name: str, create: bool) -> LocalTable | None:
         there = self._tables.get(name + SUFFIX)
         return self.create(rejects_spec(name), "open") if there is None and create else there
 
     def close(self) -> None:
-        """Flush everything, then let go of the warehouse. If a flush fails, it is still let go of, and the error is raised."""
+        """Flush everything, then let go of the warehouse. If a flush fails, it is still let go of, and the error is raised.
+
+        If this process is not the owner any more, nothing is flushed, and FencedError is raised.
+        """
         with self._lock:
             if self._closing:
                 return
@@ -243,19 +282,31 @@ class LocalEngine:
                     publisher.wait_flushed(jobs)
                 except TidewheelError as e:
                     error = error or e
+            self.tenure.look()
+        except FencedError as e:
+            error = e
         finally:
             self._closed = True
+            self.tenure.stop()
+            if self._leaving is not None:
+                self._leaving.join()
             self.flusher.stop()
             for publisher in publishers:
                 publisher.log.close()
             if self._ranges is not None:
                 self._ranges.close()
-            try:
-                self._lease.release()
-            finally:
-                self.catalog.close()
+            self._let_go()
         if error is not None:
             raise error
+
+    def _let_go(self) -> None:
+        if self.tenure.over:  # the catalog of that name may be another's, and so may be the lease in it
+            self.catalog.abandon()
+            return
+        try:
+            self._lease.release()
+        finally:
+            self.catalog.close()
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import BadRowsError, InputError
+from tidewheel.errors import BadRowsError, FencedError, InputError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree
 from tidewheel.index.version import Version
@@ -43,6 +44,8 @@ from tidewheel.write.recover import Step, TableRecovery, recover
 from tidewheel.write.rejects import rejects_batch, rejects_spec
 from tidewheel.write.streams import Streams
 
+T = TypeVar("T")
+
 
 class Owner(Protocol):
     """What a table needs of the engine that owns it."""
@@ -55,6 +58,8 @@ class Owner(Protocol):
 
     @property
     def catalog(self) -> CatalogReader: ...
+    @property
+    def tenure(self) -> Tenure: ...
     def check_open(self) -> None: ...
     def rejects_of(self, name: str, create: bool) -> LocalTable | None: ...
 
@@ -68,7 +73,7 @@ class LocalTable:
         self.engine = engine
         self.record = record
         self.spec = record.spec
-        log = Log(engine.files, record, Shape(record.spec), engine.epoch, engine.settings.durability)
+        log = Log(engine.files, record, Shape(record.spec), engine.epoch, engine.settings.durability, engine.tenure.look)
         self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
         chunks = [engine.flusher.chunk(self.publisher, c) for c in engine.catalog.chunks(record.id)]
         self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
@@ -92,9 +97,19 @@ class LocalTable:
     # ---- writing ----------------------------------------------------------------------------------------
 
     def insert(self, data: Any, package: str | None, on_bad: str) -> Ack:
+        return self._as_owner(lambda: self._insert_rows(data, on_bad) if package is None else self._insert_package(data, package, on_bad))
+
+    def _as_owner(self, work: Callable[[], T]) -> T:
+        """Do something that is to be acknowledged. What it did is done by the owner, or this raises FencedError, now and ever after."""
         self._check_open()
-        if package is not None:
-            return self._insert_package(data, package, on_bad)
+        try:
+            done = work()
+        except FencedError as e:
+            raise self.engine.tenure.ended_by(e) from None
+        self.engine.tenure.confirm()
+        return done
+
+    def _insert_rows(self, data: Any, on_bad: str) -> Ack:
         accepted = self.acceptor.accept(data, on_bad)
         if accepted.rejected:
             self._keep_rejects(accepted, None)
@@ -141,7 +156,9 @@ class LocalTable:
 
     def replace(self, data: Any, time: Any) -> Ack:
         """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
-        self._check_open()
+        return self._as_owner(lambda: self._replace(data, time))
+
+    def _replace(self, data: Any, time: Any) -> Ack:
         if time is None:
             raise InputError("replace needs the interval time=(first, last) whose rows are exchanged; (None, None) is all of them")
         lo, hi = pair(time, "time")
@@ -185,11 +202,10 @@ class LocalTable:
 
     def flush(self) -> None:
         """Everything inserted before this call is in chunks and in the catalog when it returns, rejects included."""
-        self._check_open()
         rejects = self.engine.rejects_of(self.spec.name, create=False)
         if rejects is not None:
             rejects.flush()
-        self.publisher.wait_flushed(self.publisher.seal())
+        self._as_owner(lambda: self.publisher.wait_flushed(self.publisher.seal()))
 
     def _check_open(self) -> None:
         self.engine.check_open()
@@ -198,27 +214,22 @@ class LocalTable:
     # ---- written by many --------------------------------------------------------------------------------
 
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
-        self._check_open()
-        return self.streams.stage(slice_id, batches)
+        return self._as_owner(lambda: self.streams.stage(slice_id, batches))
 
     def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
-        self._check_open()
-        return self.streams.commit(stream, run, batch, slices, written)
+        return self._as_owner(lambda: self.streams.commit(stream, run, batch, slices, written))
 
     def abort_batch(self, stream: str, run: str, batch: int) -> None:
         self.streams.abort(stream, run, batch)
 
     def last_batch(self, stream: str) -> int | None:
-        self._check_open()
-        return self.streams.last(stream)
+        return self._as_owner(lambda: self.streams.last(stream))
 
     def begin_load(self) -> Load:
-        self._check_open()
-        return self.loads.begin()
+        return self._as_owner(self.loads.begin)
 
     def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
-        self._check_open()
-        return self.loads.commit(job, written, overwrite)
+        return self._as_owner(lambda: self.loads.commit(job, written, overwrite))
 
     def abort_load(self, job: str) -> None:
         self.loads.abort(job)

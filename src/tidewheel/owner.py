@@ -20,6 +20,7 @@ class OwnedEngine(LocalEngine):
 
     lost = False
     owns = True
+    listener: Listener | None = None
 
     def __init__(
         self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, listen: bool = True
@@ -38,6 +39,11 @@ class OwnedEngine(LocalEngine):
 
     def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
         return backup(self, folder, verify, progress)
+
+    def _stop_owning(self) -> None:
+        super()._stop_owning()
+        if self.listener is not None:
+            self.listener.close()
 
     def forsake(self) -> None:
         self._closed = True

@@ -49,6 +49,11 @@ class Seat:
                 self._engine = _take(self.root, self._wanted)
             return self._engine
 
+    @property
+    def fenced(self) -> bool:
+        """Whether it is over with: whoever opens the warehouse anew takes another seat."""
+        return self._engine.fenced
+
     def table(self, table: TableEngine) -> TableEngine:
         """The same table of the engine in use now."""
         return self.engine().table(table.spec.name)
@@ -111,7 +116,7 @@ def open_seat(path: str | os.PathLike[str], settings: Settings | None) -> Seat:
         raise SettingsError(f"{path!r} cannot be the folder of a warehouse: {e}") from None
     with _seats_lock:
         there = _seats.get(root)
-        if there is not None:
+        if there is not None and not there.fenced:
             there.check_settings(settings)
             there.users += 1
             return there

@@ -2,7 +2,8 @@
 
 The lock (flock on `owner.lock` in the root) decides who owns; the epoch fences an owner that lost the lock without noticing, say
 because somebody deleted the file. What the file says (pid, host, since) is only for the message to the next who asks.
-The file is never deleted: a process might lock the deleted one while another makes and locks a new one.
+The file is never deleted: a process might lock the deleted one while another makes and locks a new one. If somebody else deletes it,
+its owner notices before it acknowledges anything more (catalog/tenure.py).
 
 Order for an owner: `lock(root)`, open the catalog (which may upgrade it), `OwnerLock.take(catalog)`. Call from any thread.
 """
@@ -13,6 +14,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -32,7 +34,11 @@ class OwnerLock:
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
+        found = os.fstat(fd)
+        self.identity = found.st_dev, found.st_ino
+        """Of the file that is locked, whatever has its name later."""
         self._fd: int | None = fd
+        self._turn = threading.Lock()
         _held.add(self)
 
     def take(self, catalog: CatalogWriter) -> HeldLease:
@@ -46,7 +52,8 @@ class OwnerLock:
 
     def release(self) -> None:
         """Let the next process in. May be called twice."""
-        fd, self._fd = self._fd, None
+        with self._turn:
+            fd, self._fd = self._fd, None
         if fd is None:
             return
         try:
@@ -67,7 +74,7 @@ class HeldLease:
 
     def __init__(self, lock: OwnerLock, catalog: CatalogWriter, epoch: int) -> None:
         self.epoch = epoch
-        self._lock = lock
+        self.lock = lock
         self._catalog: CatalogWriter | None = catalog
 
     def release(self) -> None:
@@ -78,7 +85,7 @@ class HeldLease:
         try:
             catalog.release(self.epoch)
         finally:
-            self._lock.release()
+            self.lock.release()
 
 
 def take(root: Path, catalog: CatalogWriter) -> HeldLease:

@@ -109,6 +109,10 @@ class CatalogWriter(CatalogReader, Protocol):
         """Give the lease back. The epoch stays used, so nothing can commit with it again. No effect if another holder took it."""
         ...
 
+    def abandon(self) -> None:
+        """Use it no more, and touch nothing: the store of that name may be another's by now."""
+        ...
+
     def close(self) -> None:
         """Close every connection. May be called twice."""
         ...

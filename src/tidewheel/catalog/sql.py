@@ -19,6 +19,7 @@ from tidewheel.catalog import copies, rows
 from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
 from tidewheel.catalog.migrations import upgrade
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables, warehouse
+from tidewheel.env.memory import keep_for_good
 from tidewheel.errors import ClosedError, ExistsError, FencedError, NotFoundError, StorageError
 from tidewheel.model.records import (
     BASE,
@@ -72,6 +73,13 @@ class SqlCatalog:
         with self._turn:
             self._closed = True
             self._engine.dispose()
+
+    def abandon(self) -> None:
+        """As the end of the process would leave it: SQLite, when its last connection is closed, removes its files by their names."""
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                keep_for_good(self._engine)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

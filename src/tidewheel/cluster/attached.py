@@ -175,6 +175,7 @@ class AttachedEngine:
     """A warehouse. Holds `cluster.protocol.Engine`; made by `attach`. If its owner is `lost`, it stays so: attach again."""
 
     owns = False
+    fenced = False
 
     def __init__(self, root: Path, connection: Connection) -> None:
         self.root = root

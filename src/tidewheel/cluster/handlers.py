@@ -62,6 +62,7 @@ class Handlers:
                 f"{request.version}) version {request.protocol}; use the same Tidewheel in both, or close the warehouse there first",
                 retryable=False,
             )
+        self.engine.tables()  # raises if it is not the owner any more
         return ask.Welcome(self.epoch, self.engine.settings, self.engine.recovery)
 
     def answer(self, session: str, request: Any, rows: pa.Buffer, progress: Progress | None = None) -> Answer:

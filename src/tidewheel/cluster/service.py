@@ -19,7 +19,7 @@ from pyarrow import flight
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, Progressing
 from tidewheel.cluster.wire import WRAPPED, has_dictionary, pack, unpack, wrapped
-from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
+from tidewheel.errors import ClosedError, FencedError, OwnerLostError, TidewheelError
 
 TOKEN_BYTES = 32
 SESSION_BYTES = 16
@@ -148,6 +148,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def _word(self, value: Any) -> bytes:
         """What is said in the end. Who is attached has closed nothing: an owner that closes while it works for them is lost to them."""
+        if isinstance(value, FencedError):
+            value = OwnerLostError(f"the owner is lost: {value}")
         if isinstance(value, ClosedError) and self._traffic.closing.is_set():
             value = OwnerLostError(f"the owner closed the warehouse during this call ({value}); what it was to do may be done or not")
         return pack(value)

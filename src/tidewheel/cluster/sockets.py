@@ -11,7 +11,6 @@ exec (subprocess, multiprocessing's "spawn" and "forkserver") know nothing of al
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import socket
@@ -20,6 +19,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+
+from tidewheel.env.memory import keep_for_good
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 """Flight servers and clients of this process, and whatever is about to make one."""
@@ -99,7 +100,7 @@ def _in_child() -> None:
             if isinstance(finalizer, weakref.finalize):
                 finalizer.detach()
     for kept in (*_live, *_streams):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # for good: never destroyed in here
+        keep_for_good(kept)
     _live.clear()
     _streams.clear()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -68,6 +69,15 @@ class Disk:
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
+
+    def is_ours(self, descriptor: int) -> bool:
+        """Whether a growing file still has a name, and nobody has sealed it."""
+        found = os.fstat(descriptor)
+        return found.st_nlink > 0 and found.st_mode & stat.S_IWUSR != 0
+
+    def seal(self, path: str) -> None:
+        """Mark a file that another process may have open: from here on it finds that it is not its own any more."""
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)
 
     # ---- names --------------------------------------------------------------------------------------------
 

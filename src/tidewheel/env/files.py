@@ -110,6 +110,15 @@ class LocalFiles:
     def _cannot_write(self, name: str, e: OSError) -> StorageError:
         return StorageError(f"cannot write {self.path(name)}: {e}. Nothing was lost; free some space or mend the disk, then try again.")
 
+    def seal(self, name: str) -> None:
+        """Whoever appends to this file, and thinks that it may, finds that it may not before it acknowledges another record.
+
+        So what is read after this is all that was ever acknowledged. Where the file is another user's, or its system has no modes,
+        nothing is done: the lock file has to tell then.
+        """
+        with suppress(OSError):
+            self.disk.seal(self.path(name))
+
     def sync_folder(self, name: str) -> None:
         try:
             self.disk.sync_folder(self.path(name))
@@ -245,6 +254,10 @@ class Appender:
                 self.torn = True
             raise self._files._cannot_write(self.name, e) from e
         self._end = at + size
+
+    def is_ours(self) -> bool:
+        """Whether what was written so far can be found by the next owner: the file has a name, and none has read it yet."""
+        return self._files.disk.is_ours(self._descriptor)
 
     def sync(self) -> None:
         """Returns when all that was written before is on the disk; raises OSError."""

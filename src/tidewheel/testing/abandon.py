@@ -38,12 +38,13 @@ def abandon(engine: object, callers: Sequence[threading.Thread] = ()) -> None:
     if isinstance(engine, OwnedEngine) and engine.listener is not None:
         engine.listener.close()
     engine._closed = engine._closing = True
+    engine.tenure.stop()
     _stop_threads(engine, callers)
     if engine._ranges is not None:
         engine._ranges.close()
     with _left_as_it_is(engine.root / names.CATALOG):
         engine.catalog.close()
-    engine._lease._lock._forget()  # the lock goes with its descriptor; the file still names its dead owner
+    engine._lease.lock._forget()  # the lock goes with its descriptor; the file still names its dead owner
     if isinstance(disk, FaultyDisk):
         disk.let_go()
 

@@ -28,6 +28,7 @@ from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
+from tidewheel.errors import FencedError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike
@@ -66,8 +67,19 @@ class Written:
 class Flusher:
     """The background threads of a warehouse: some write (the first also seals what is old and re-divides what is skewed), one commits."""
 
-    def __init__(self, catalog: CatalogWriter, files: LocalFiles, chunk: MakeChunk, epoch: int, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        catalog: CatalogWriter,
+        files: LocalFiles,
+        chunk: MakeChunk,
+        epoch: int,
+        settings: Settings,
+        clock: Clock,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`look` raises FencedError if this process is not the owner any more."""
         self._catalog = catalog
+        self._look = look
         self._files = files
         self._chunk = chunk
         self._epoch = epoch
@@ -97,10 +109,14 @@ class Flusher:
         for event in self._wakes:
             event.set()
 
-    def stop(self) -> None:
-        """Returns when all threads have ended; jobs they did not come to stay where they are."""
+    def halt(self) -> None:
+        """Begin nothing more: this process is not the owner any more."""
         self._stop = True
         self.wake()
+
+    def stop(self) -> None:
+        """Returns when all threads have ended; jobs they did not come to stay where they are."""
+        self.halt()
         for thread in self._threads[:-1]:
             thread.join()
         self._written.put(None)
@@ -200,6 +216,7 @@ class Flusher:
         delivered = written.deliveries + (job.deliveries if job else [])
         generation = publisher.version.generation
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
+        self._look()  # the folder may be another's
         self._files.appear([r.file for r in records])
         self._catalog.commit(
             Commit(
@@ -208,6 +225,11 @@ class Flusher:
                 batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
             )
         )  # fmt: skip
+        try:
+            self._look()  # the catalog may be: then the log is all that is left, and stays
+        except FencedError:
+            written.records = []  # but they may be the table's by now: nobody removes them
+            raise
         publisher.committed(generation, job, chunks, mask, servers)
         publisher.trim_log()
         publisher.metrics.flushes += len(records)
@@ -217,7 +239,9 @@ class Flusher:
         """Record a package that brought no rows."""
         with self._committing:
             generation = publisher.version.generation
+            self._look()
             self._catalog.commit(Commit(publisher.table.id, self._epoch, generation, packages=(package,)))
+            self._look()
         publisher.recorded(generation)
 
     @contextmanager

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env.files import Appender, LocalFiles
-from tidewheel.errors import NotSyncedError, StorageError
+from tidewheel.errors import FencedError, NotSyncedError, StorageError
 from tidewheel.index.run import Run
 from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.pieces import COLUMNS as SLOT_0
@@ -53,8 +53,12 @@ class _Segment:
 
 
 class Log:
-    def __init__(self, files: LocalFiles, table: TableRecord, shape: Shape, epoch: int, durability: str) -> None:
+    def __init__(
+        self, files: LocalFiles, table: TableRecord, shape: Shape, epoch: int, durability: str, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """`look` raises FencedError if this process is not the owner any more."""
         self.shape = shape
+        self._look = look
         self.on = durability != "memory"
         self.bytes = 0
         """Written so far."""
@@ -120,7 +124,10 @@ class Log:
         return self._at[0]
 
     def append(self, generation: int, entries: Sequence[Entry]) -> int:
-        """Write the records of one batch. Returns what to `wait` for. When this raises, nothing of the batch is in the log."""
+        """Write the records of one batch. Returns what to `wait` for. When this raises, nothing of the batch is in the log.
+
+        But for FencedError: then this process is not the owner any more, and the next one may have found the batch or not.
+        """
         with self._lock:
             segment = self._writable()
             file = segment.file
@@ -141,6 +148,8 @@ class Log:
             segment.last = generation
             self._at = number + len(entries), end + size
             self.bytes += size
+            if not file.is_ours():  # after the write: whoever reads it from now on finds this record
+                raise FencedError(f"{self._files.path(segment.name)} was deleted, or read by the next owner")
             return self._at[0]
 
     def _writable(self) -> _Segment:
@@ -157,15 +166,17 @@ class Log:
         name = names.segment_file(self._table.id, self.epoch, self._number)
         boot = self._files.disk.boot()
         head = Head(self._table.id, self.epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
+        self._look()  # before it is made: the folder may be another's
         file = self._files.append(name, head)
-        if self._durable:
-            try:
+        try:
+            self._look()  # and after: whoever becomes the owner from now on finds it
+            if self._durable:
                 for parent in (folder,) if self._placed else (folder, names.LOGS, ""):
                     self._files.sync_folder(parent)
-            except StorageError:
-                file.close()
-                self._files.remove(name)
-                raise
+        except (StorageError, FencedError):
+            file.close()
+            self._files.remove(name)
+            raise
         self._placed = True
         segment = _Segment(name, 0, file)
         self._unsynced.append(segment)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
-from tidewheel.errors import ClosedError, StorageError, TidewheelError
+from tidewheel.errors import ClosedError, FencedError, StorageError, TidewheelError
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
@@ -71,6 +71,8 @@ class Publisher:
         """Why the last flush failed; None once one succeeds."""
         self.closed = ""
         """Why it takes no more rows; empty while it does."""
+        self.fenced: FencedError | None = None
+        """This process is not the owner any more: nothing that waits here will ever be flushed."""
         self.dropped = False
         self._reserved: int | None = None
         """A generation whose rows are on their way."""
@@ -192,7 +194,7 @@ class Publisher:
             return
         began = self.clock.monotonic()
         self.metrics.waits += 1
-        while len(self.version.sealed) >= allowed and not self.closed:
+        while len(self.version.sealed) >= allowed and not self.closed and self.fenced is None:
             if self.failure is not None:
                 raise StorageError(
                     f"table {self.spec.name!r} takes no rows while its trees cannot be flushed: {self.failure}"
@@ -202,6 +204,8 @@ class Publisher:
         self.check_open()
 
     def check_open(self) -> None:
+        if self.fenced is not None:
+            raise FencedError(str(self.fenced))
         if self.closed:
             raise ClosedError(self.closed)
 
@@ -260,11 +264,19 @@ class Publisher:
         with self.lock:
             failures = self.metrics.flush_failures
             while any(job in self.jobs for job in jobs) and not self.dropped:  # nobody flushes what was sealed after the drop
+                if self.fenced is not None:
+                    raise FencedError(str(self.fenced))
                 if self.failure is not None and self.metrics.flush_failures > failures:
                     raise self.failure
                 self.flushed.wait(1.0)
             if self.dropped:
                 self.check_open()
+
+    def fence(self, error: FencedError) -> None:
+        """This process is not the owner any more: whoever waits is told so, and whoever comes."""
+        with self.lock:
+            self.fenced = error
+            self.flushed.notify_all()
 
     def drop(self) -> None:
         """The table is gone: what is sealed will never be flushed."""

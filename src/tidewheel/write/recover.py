@@ -35,6 +35,8 @@ Step = Callable[[int], None]
 def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step) -> TableRecovery | None:
     """Replay a table's log. Called once, before the table is used; None if there is no log."""
     covered = Covered(coverage)
+    for name in log_reader.segment_names(files, publisher.table.id):
+        files.seal(name)  # first: an owner that lives on without knowing of us acknowledges nothing that we have not read
     contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), covered, skip_damage)
     if not contents.segments:
         return None
