@@ -21,7 +21,7 @@ import pytest
 import tidewheel as tw
 from tidewheel import seat
 from tidewheel.care import backup as care
-from tidewheel.care.manifest import Manifest
+from tidewheel.care.manifest import Manifest, Stored
 from tidewheel.env.disk import Disk
 from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
 from tidewheel.env.holding import hold
@@ -572,7 +572,7 @@ def test_a_damaged_manifest(wh: tw.Warehouse, tmp_path: Path, change: Any, error
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:
-    for given in (Manifest(), Manifest("now", "0", "id–é", {}, "c", {})):
+    for given in (Manifest(), Manifest("now", "0", "id–é", {}, "catalog-0.sqlite", {"catalog-0.sqlite": Stored(5, "0" * 16)})):
         assert Manifest.from_json(given.to_json(), "") == given
 
 

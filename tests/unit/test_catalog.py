@@ -21,6 +21,7 @@ from tidewheel.model.records import ChunkRecord, Commit, Lease, MaskRecord, Pack
 from tidewheel.model.schema import TableSpec, epoch, ip, make_spec, zorder
 
 LO, HI = -(1 << 63), (1 << 63) - 1
+LAST = 1 << 62  # the greatest generation
 
 
 @pytest.fixture
@@ -36,10 +37,16 @@ def spec(name: str = "t", **changes: Any) -> TableSpec:
     return make_spec(name, schema, **{"time": "at", "key": "taxi", **changes})
 
 
-def chunk(table: TableRecord, id_: str = "c1", **changes: Any) -> ChunkRecord:
+def cid(name: str) -> str:
+    """An id as chunks have them, in the order of the names."""
+    return name.encode().hex().ljust(23, "0")
+
+
+def chunk(table: TableRecord, name: str = "c1", **changes: Any) -> ChunkRecord:
+    id_ = cid(name)
     plain = ChunkRecord(
-        id=id_, table_id=table.id, server=0, file=f"{id_}.arrow", container="arrow", format=1, rows=10, bytes=100, key_lo=0, key_hi=9,
-        time_lo=0, time_hi=9, late=False, generation_lo=1, generation_hi=1, covers=0, prefix=b"", body_lo=0, body_hi=0,
+        id=id_, table_id=table.id, server=0, file=f"tables/{table.id}/{id_}.arrow", container="arrow", format=1, rows=10, bytes=100,
+        key_lo=0, key_hi=9, time_lo=0, time_hi=9, late=False, generation_lo=1, generation_hi=1, covers=0, prefix=b"", body_lo=0, body_hi=0,
         frame=0, partitions=((0, 10),),
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
@@ -103,8 +110,8 @@ def test_every_member_of_a_record_has_a_column() -> None:
 def test_chunks_round_trip_at_the_limits(catalog: SqlCatalog) -> None:
     table = catalog.create_table(spec(), 1)
     widest = chunk(
-        table, "widest-é鍵", file="a/ü.arrow", container="parquet", rows=HI, bytes=HI, key_lo=LO, key_hi=HI, time_lo=LO, time_hi=HI,
-        late=True, generation_lo=0, generation_hi=HI, covers=HI, prefix=bytes(range(256)), body_lo=LO, body_hi=HI, frame=(1 << 64) - 1,
+        table, "widest", rows=HI, bytes=HI, key_lo=LO, key_hi=HI, time_lo=LO, time_hi=HI,
+        late=True, generation_lo=0, generation_hi=LAST, covers=LAST, prefix=bytes(range(256)), body_lo=0, body_hi=HI, frame=(1 << 64) - 1,
         partitions=((LO, 1), (-1, 2), (0, 3), (HI, HI)),
     )  # fmt: skip
     given = [
@@ -132,7 +139,7 @@ def test_numpy_integers_are_taken_and_floats_are_not(catalog: SqlCatalog) -> Non
 
 def test_small_records_round_trip(catalog: SqlCatalog) -> None:
     table, other = catalog.create_table(spec(), 1), catalog.create_table(spec("other"), 1)
-    masks = (MaskRecord(LO, HI, HI, "erasure – ß"), MaskRecord(3, 4, 1, "reload"), MaskRecord(3, 4, 1, "reload"))
+    masks = (MaskRecord(LO, HI, LAST, "erasure – ß"), MaskRecord(3, 4, 1, "reload"), MaskRecord(3, 4, 1, "reload"))
     packages = (PackageRecord("péage 鍵.csv", 1, HI, 3), PackageRecord("", 1, 0))
     batches = (StreamBatchRecord("s–ü", HI, 1, HI), StreamBatchRecord("s–ü", 0, 1, 0), StreamBatchRecord("r", 0, 1, 5))
     servers = (ServerRecord(0, LO, b""), ServerRecord(1, HI, b"\x00\xff"))
@@ -187,8 +194,8 @@ def test_drop_removes_every_row_and_names_every_file(catalog: SqlCatalog, tmp_pa
         batches=(StreamBatchRecord("s", 1, 1, 1),), servers=(ServerRecord(0, 0, b""),),
     )  # fmt: skip
     catalog.commit(full)
-    catalog.commit(Commit(table.id, 1, 2, remove=("a",)))
-    assert [c.id for c in catalog.drop_table("t", 1)] == ["a", "b"]
+    catalog.commit(Commit(table.id, 1, 2, remove=(cid("a"),)))
+    assert [c.id for c in catalog.drop_table("t", 1)] == [cid("a"), cid("b")]
     assert [line for line in dump(tmp_path / "catalog.db") if "sqlite_sequence" not in line] == before
     assert catalog.tables() == [dataclasses.replace(keep, generation=1)]
     with pytest.raises(NotFoundError):
@@ -204,11 +211,15 @@ def test_partitions_and_removal(catalog: SqlCatalog, tmp_path: Path) -> None:
     catalog.commit(Commit(table.id, 1, 1, add=(a, b)))
     assert catalog.partitions(table.id) == [(-10, 1, 1), (0, 4, 1), (10, 15, 2)]
     merged = chunk(table, "m", generation_hi=2, partitions=((10, 15),))
-    catalog.commit(Commit(table.id, 1, 2, add=(merged,), remove=("a",)))
+    catalog.commit(Commit(table.id, 1, 2, add=(merged,), remove=(cid("a"),)))
     assert catalog.chunks(table.id) == [b, merged]
     assert catalog.partitions(table.id) == [(-10, 1, 1), (10, 24, 2)]
     conn = sqlite3.connect(tmp_path / "catalog.db")
-    assert conn.execute("SELECT id, generation_removed FROM chunks ORDER BY id").fetchall() == [("a", 2), ("b", None), ("m", None)]
+    assert conn.execute("SELECT id, generation_removed FROM chunks ORDER BY id").fetchall() == [
+        (cid("a"), 2),
+        (cid("b"), None),
+        (cid("m"), None),
+    ]
     conn.close()
 
 
@@ -219,8 +230,8 @@ def _failures(table: TableRecord) -> dict[str, tuple[type[Exception], dict[str, 
         "batch": (ExistsError, {"batches": (StreamBatchRecord("s", 8, 3, 1), StreamBatchRecord("s", 7, 3, 1))}),
         "chunk": (StorageError, {"add": (chunk(table, "new"), chunk(table, "old"))}),
         "foreign chunk": (StorageError, {"add": (chunk(dataclasses.replace(table, id=99), "new"),)}),
-        "unknown removal": (StorageError, {"remove": ("old", "none")}),
-        "second removal": (StorageError, {"remove": ("gone",)}),
+        "unknown removal": (StorageError, {"remove": (cid("old"), cid("none"))}),
+        "second removal": (StorageError, {"remove": (cid("gone"),)}),
         "server": (StorageError, {"servers": (ServerRecord(0, 0, b""), ServerRecord(0, 1, b""))}),
         "generation": (StorageError, {"generation": 1}),
         "epoch": (FencedError, {"epoch": 0}),
@@ -237,11 +248,11 @@ def test_a_commit_that_fails_changes_nothing(catalog: SqlCatalog, tmp_path: Path
         batches=(StreamBatchRecord("s", 7, 1, 1),), servers=(ServerRecord(0, 0, b""),),
     )  # fmt: skip
     catalog.commit(old)
-    catalog.commit(Commit(table.id, 1, 2, remove=("gone",)))
+    catalog.commit(Commit(table.id, 1, 2, remove=(cid("gone"),)))
     before = dump(tmp_path / "catalog.db")
     error, change = _failures(table)[name]
     good = Commit(
-        table.id, 1, 3, add=(chunk(table, "also"),), remove=("old",), masks=(MaskRecord(0, 1, 3, "r"),),
+        table.id, 1, 3, add=(chunk(table, "also"),), remove=(cid("old"),), masks=(MaskRecord(0, 1, 3, "r"),),
         packages=(PackageRecord("x", 3, 1),), batches=(StreamBatchRecord("x", 1, 3, 1),), servers=(ServerRecord(5, 0, b""),),
     )  # fmt: skip
     with pytest.raises(error) as raised:
@@ -253,7 +264,7 @@ def test_a_commit_that_fails_changes_nothing(catalog: SqlCatalog, tmp_path: Path
 
 def test_the_generation_may_stay_and_may_jump(catalog: SqlCatalog) -> None:
     table = catalog.create_table(spec(), 1)
-    for generation in (0, 3, 3, HI):
+    for generation in (0, 3, 3, LAST):
         catalog.commit(Commit(table.id, 1, generation))
         found = catalog.table("t")
         assert found is not None
@@ -308,7 +319,7 @@ def test_readers_see_whole_commits_while_a_writer_writes(catalog: SqlCatalog, tm
     for t in threads:
         t.start()
     for g in range(2, 152):  # each replaces the one chunk there is
-        catalog.commit(Commit(table.id, 1, g, add=(chunk(table, f"c{g}", generation_hi=g),), remove=(f"c{g - 1}",)))
+        catalog.commit(Commit(table.id, 1, g, add=(chunk(table, f"c{g}", generation_hi=g),), remove=(cid(f"c{g - 1}"),)))
     stop.set()
     for t in threads:
         t.join()

@@ -419,8 +419,9 @@ def test_rows_that_make_no_sense(root: Path) -> None:
         ("key_lo", -5, "region"), ("key_hi", 7, "region"), ("time_lo", 1, "region"), ("time_hi", 1, "region"),
         ("rows", 17, "header"), ("server", 3, "header"), ("late", 1, "header"), ("prefix", b"x", "header"), ("format", 9, "header"),
         ("generation_hi", 2, "header"), ("generation_lo", 0, "header"), ("generation_hi", 2, "catalog"),
-        ("bytes", 5, "size"), ("frame", 5, "frame"), ("body_lo", 8, "frame"), ("body_lo", -8, "frame"), ("body_hi", 1 << 60, "frame"),
-        ("id", "0066059d98c9ef85a3e9b5f", "header"), ("file", "tables/1/0066059d98c9ef85a3e9b5f.arrow", "missing"),
+        ("bytes", 1 << 60, "size"), ("frame", 5, "frame"), ("body_lo", 8, "frame"), ("bytes", 5, "catalog"), ("body_lo", -8, "catalog"),
+        ("body_hi", 1 << 60, "catalog"), ("id", "0066059d98c9ef85a3e9b5f", "catalog"),
+        ("file", "tables/1/0066059d98c9ef85a3e9b5f.arrow", "catalog"),
     ],
 )  # fmt: skip
 def test_a_tampered_catalog_row(root: Path, column: str, value: object, kind: str) -> None:

@@ -83,6 +83,8 @@ def _before(target: LocalFiles) -> Manifest:
     """The backup that is there. In a new folder, a manifest that says nothing yet: it marks all files as ours."""
     there = os.listdir(target.root)
     if FILE in there:
+        if target.regular_size(FILE) < 0:
+            raise InputError(f"{target.path(FILE)} is a link or a folder, not the manifest of a backup; choose another folder")
         return Manifest.from_json(target.read(FILE).to_pybytes(), target.path(FILE))
     foreign = [name for name in there if not name.startswith(".") and name not in ("lost+found", FILE + names.TEMPORARY)]
     if foreign:
@@ -128,6 +130,9 @@ class _Backup:
     def place(self, snapshot: Snapshot, progress: Progress) -> None:
         specs = {table.id: table.spec for table in snapshot.tables}
         done, total = 0, sum(chunk.bytes for chunk in snapshot.chunks)
+        for folder in (names.TABLES, *map(names.table_folder, specs)):
+            if os.path.islink(self.target.path(folder)):
+                raise InputError(f"{self.target.path(folder)} is a link: a backup writes nothing outside of its folder; choose another one")
         for table_id in specs:
             self.target.make_folder(names.table_folder(table_id))
         for record in snapshot.chunks:
@@ -147,7 +152,7 @@ class _Backup:
     def _place(self, record: ChunkRecord, spec: TableSpec) -> Stored:
         name = record.file
         old = self.before.files.get(name)
-        there = _size(self.target.path(name)) == record.bytes
+        there = self.target.regular_size(name) == record.bytes  # a link in its place is replaced
         if old is not None and there and (self.verify == "new" or digest(self.target.read(name)) == old.xxh3):
             self.kept += 1
             return old
@@ -163,6 +168,8 @@ class _Backup:
     def _checked(self, record: ChunkRecord, spec: TableSpec) -> str:
         """The digest of a chunk whose every checksum is right: a link would only be a second name for the damage."""
         where = self.source.path(record.file)
+        if os.path.islink(where):  # or the backup would hold a link to who knows where
+            raise CorruptionError(f"chunk {where} is a link, not a file of the warehouse: no backup was made. {_ADVICE}")
         try:
             whole = self.source.read(record.file)
         except StorageError as e:
@@ -214,6 +221,10 @@ _ADVICE = "`tidewheel check` names all that is damaged; put the file back from a
 
 
 def _replace(target: LocalFiles, name: str, data: bytes) -> None:
+    """Under its temporary name first; what may lie there, also a link to elsewhere, goes before."""
+    if os.path.lexists(temporary := target.path(name) + names.TEMPORARY):
+        with suppress(OSError):
+            target.disk.unlink(temporary)
     target.write(name, lambda sink: sink.write(data))
     target.appear([name])
 
@@ -230,11 +241,3 @@ def _sweep(target: LocalFiles, manifest: Manifest) -> int:
     for folder in {os.path.dirname(name) for name in gone if names.is_chunk(name)} - kept:
         target.remove_folder(folder)
     return removed
-
-
-def _size(path: str) -> int:
-    """-1 if there is no such file."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1

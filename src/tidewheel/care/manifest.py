@@ -20,11 +20,14 @@ import xxhash
 
 from tidewheel.chunk import names
 from tidewheel.errors import CorruptionError, FormatError
+from tidewheel.model.record_checks import WrongValueError, text, whole
 
 FORMAT = 1
 FILE = "manifest.json"
 
-_CATALOG = re.compile(r"catalog-[0-9a-f]+\.sqlite(\.tmp)?")
+_CATALOG = re.compile(r"catalog-[0-9a-f]+\.sqlite", re.ASCII)
+
+_DIGEST = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def catalog_file(backup_id: str) -> str:
@@ -33,7 +36,7 @@ def catalog_file(backup_id: str) -> str:
 
 def is_ours(file: str) -> bool:
     """Whether a file in the folder of a backup was put there by one: then the next may remove it."""
-    return names.is_chunk(file) or _CATALOG.fullmatch(file) is not None or file == FILE + names.TEMPORARY
+    return names.is_chunk(file) or _CATALOG.fullmatch(file.removesuffix(names.TEMPORARY)) is not None or file == FILE + names.TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,10 @@ class Manifest:
         return _text({**values, "checksum": digest(_text(values))})
 
     @classmethod
-    def from_json(cls, text: builtins.bytes, where: str) -> Manifest:
+    def from_json(cls, data: builtins.bytes, where: str) -> Manifest:
         """Raises FormatError or CorruptionError that says what to do."""
         try:
-            values = json.loads(text)
+            values = json.loads(data)
             format_ = values.pop("format")
             if format_ != FORMAT:
                 raise FormatError(f"{where} has format {format_}, this Tidewheel reads {FORMAT}: use a newer version")
@@ -94,9 +97,29 @@ class Manifest:
                 raise ValueError("its checksum is wrong")
             values["tables"] = {name: TableEntry(**table) for name, table in values["tables"].items()}
             values["files"] = {name: Stored(**file) for name, file in values["files"].items()}
-            return cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            manifest = cls(**values)
+            manifest._check()
+            return manifest
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, WrongValueError) as e:
             raise CorruptionError(f"{where} is damaged ({e}): use another backup, and make the next one in a new folder") from e
+
+    def _check(self) -> None:
+        """Only names that a backup gives: whoever follows the manifest writes and removes nothing else. A checksum proves no origin."""
+        for name in ("made", "made_by", "warehouse", "catalog"):
+            text(name, getattr(self, name))
+        for table in self.tables.values():
+            whole("id", table.id, 1)
+            whole("rows", table.rows, 0)
+        ids = {table.id for table in self.tables.values()}
+        for name, stored in self.files.items():
+            chunk = names.chunk_of(name)
+            if chunk is None and not (name == self.catalog and _CATALOG.fullmatch(name)) or chunk is not None and chunk[0] not in ids:
+                raise ValueError(f"{name!r} is no name of a file in a backup")
+            whole("bytes", stored.bytes, 0)
+            if _DIGEST.fullmatch(text("xxh3", stored.xxh3)) is None:
+                raise ValueError(f"the checksum of {name!r} is none")
+        if self.catalog and self.catalog not in self.files:
+            raise ValueError(f"its catalog {self.catalog!r} is not among its files")
 
 
 def digest(data: Any) -> str:

@@ -33,7 +33,7 @@ def restore(
     began = time.monotonic()
     source = LocalFiles(Path(folder).expanduser().resolve(), disk)
     target = LocalFiles(Path(root).expanduser().resolve(), disk)
-    if not os.path.isfile(source.path(FILE)):
+    if source.regular_size(FILE) < 0:
         raise NotFoundError(f"there is no backup in {source.root}: it has no {FILE}. Give the folder that was given to wh.backup")
     _check_empty(target.root)
     with hold(str(source.root), shared=True):
@@ -46,7 +46,7 @@ def restore(
 
 
 def _check_empty(root: Path) -> None:
-    if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - {LOCK}):
+    if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - {LOCK} or (root / LOCK).is_symlink()):
         raise InputError(f"{root} is not empty: restore into a folder that is missing or empty, and move or delete what is there")
 
 
@@ -55,11 +55,15 @@ def _check_files(source: LocalFiles, manifest: Manifest) -> None:
     if not manifest.catalog:
         raise CorruptionError(f"the backup in {source.root} was begun and never completed: use another one, or make it again")
     for name, stored in manifest.files.items():
-        path = source.path(name)
-        if not os.path.isfile(path):
+        path, size = source.path(name), source.regular_size(name)
+        if size < 0 and os.path.lexists(path):
+            raise CorruptionError(
+                f"{path} is a link, or lies behind one: a backup has only files. Nothing was restored; use another backup"
+            )
+        if size < 0:
             raise CorruptionError(f"{path} is missing from the backup; nothing was restored. Use another backup")
-        if source.size(name) != stored.bytes:
-            raise CorruptionError(f"{path} has {source.size(name)} bytes, not {stored.bytes}; nothing was restored. Use another backup")
+        if size != stored.bytes:
+            raise CorruptionError(f"{path} has {size} bytes, not {stored.bytes}; nothing was restored. Use another backup")
 
 
 def _fill(source: LocalFiles, target: LocalFiles, manifest: Manifest, progress: Progress) -> None:

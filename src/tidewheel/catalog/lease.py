@@ -116,7 +116,7 @@ def lock(root: Path) -> OwnerLock:
 def _try_lock(path: Path) -> int | None:
     """A locked descriptor of the file that now has this name and says who we are, or None if another has it locked."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)  # it is emptied: never what a link leads to
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _same_file(fd, path):

@@ -50,6 +50,8 @@ def _version(conn: Connection, where: str, newest: int) -> int:
     row = conn.execute(text("SELECT version, made_by FROM schema_version ORDER BY version DESC LIMIT 1")).first()
     if row is None:
         raise FormatError(f"{where} names no schema version, so it is not a whole Tidewheel catalog; restore it from a backup")
+    if type(row.version) is not int or row.version < 1:
+        raise FormatError(f"{where} says that its schema version is {row.version!r}, which there is not; restore it from a backup")
     if row.version > newest:
         raise FormatError(
             f"the catalog {where} has version {row.version}, made by Tidewheel {row.made_by}; this is Tidewheel {made_by()}, which knows "

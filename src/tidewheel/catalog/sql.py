@@ -20,7 +20,9 @@ from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
 from tidewheel.catalog.migrations import upgrade
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables, warehouse
 from tidewheel.env.memory import keep_for_good
-from tidewheel.errors import ClosedError, ExistsError, FencedError, NotFoundError, StorageError
+from tidewheel.errors import ClosedError, CorruptionError, ExistsError, FencedError, NotFoundError, StorageError
+from tidewheel.model import record_checks as check
+from tidewheel.model.record_checks import WrongValueError
 from tidewheel.model.records import (
     BASE,
     ChunkRecord,
@@ -115,13 +117,13 @@ class SqlCatalog:
     def coverage(self, table_id: int) -> list[Coverage]:
         c = chunks.c
         query = select(c.server, c.late, c.generation_lo, c.generation_hi).where(c.table_id == table_id)
-        with self._reading() as conn:
-            return [Coverage(*row) for row in conn.execute(query)]
+        with self._reading() as conn, _sound(conn, "chunks", table_id):
+            return [rows.coverage_record(row) for row in conn.execute(query)]
 
     def masks(self, table_id: int) -> list[MaskRecord]:
         query = select(masks.c.time_lo, masks.c.time_hi, masks.c.generation, masks.c.reason)
-        with self._reading() as conn:
-            return [MaskRecord(*row) for row in conn.execute(query.where(masks.c.table_id == table_id).order_by(masks.c.id))]
+        with self._reading() as conn, _sound(conn, "masks", table_id):
+            return [rows.mask_record(row) for row in conn.execute(query.where(masks.c.table_id == table_id).order_by(masks.c.id))]
 
     def package(self, table_id: int, name: str) -> PackageRecord | None:
         with self._reading() as conn:
@@ -130,34 +132,33 @@ class SqlCatalog:
     def last_batch(self, table_id: int, stream: str) -> StreamBatchRecord | None:
         b = stream_batches.c
         query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id, b.stream == stream)
-        with self._reading() as conn:
+        with self._reading() as conn, _sound(conn, "stream_batches", table_id):
             row = conn.execute(query.order_by(b.batch.desc()).limit(1)).first()
-            return None if row is None else StreamBatchRecord(*row)
+            return None if row is None else rows.batch_record(row)
 
     def streams(self, table_id: int) -> list[StreamBatchRecord]:
         b = stream_batches.c
         query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id).order_by(b.stream, b.batch)
-        with self._reading() as conn:
-            last = {row.stream: StreamBatchRecord(*row) for row in conn.execute(query)}
+        with self._reading() as conn, _sound(conn, "stream_batches", table_id):
+            last = {row.stream: rows.batch_record(row) for row in conn.execute(query)}
             return list(last.values())
 
     def servers(self, table_id: int) -> list[ServerRecord]:
         query = select(servers.c.server, servers.c.key_lo, servers.c.prefix).where(servers.c.table_id == table_id)
-        with self._reading() as conn:
-            return [ServerRecord(*row) for row in conn.execute(query.order_by(servers.c.server))]
+        with self._reading() as conn, _sound(conn, "servers", table_id):
+            return [rows.server_record(row) for row in conn.execute(query.order_by(servers.c.server))]
 
     def partitions(self, table_id: int) -> list[tuple[int, int, int]]:
         part = chunk_partitions.c
         held = (chunks.c.table_id == part.table_id) & (chunks.c.id == part.chunk_id) & chunks.c.generation_removed.is_(None)
         query = select(part.partition, func.sum(part.rows), func.count()).select_from(chunk_partitions.join(chunks, held))
         query = query.where(part.table_id == table_id).group_by(part.partition).order_by(part.partition)
-        with self._reading() as conn:
-            return [(int(start), int(n), int(count)) for start, n, count in conn.execute(query)]
+        with self._reading() as conn, _sound(conn, "chunk_partitions", table_id):
+            return [(check.whole("partition", start), check.whole("rows", n, 0), int(count)) for start, n, count in conn.execute(query)]
 
     def lease(self) -> Lease | None:
         with self._reading() as conn:
-            row = conn.execute(select(leases)).one()
-            return None if row.pid is None else Lease(row.epoch, row.pid, row.host, row.since)
+            return _lease(conn)[1]
 
     def faults(self) -> list[str]:
         with self._reading() as conn:
@@ -168,7 +169,8 @@ class SqlCatalog:
             with copy.begin():
                 copies.cut(copy, upto)
                 known, held = _tables(copy), _chunks(copy, chunks.c.generation_removed.is_(None))
-                uuid = copy.execute(select(warehouse.c.uuid)).scalar_one()
+                with _sound(copy, "warehouse"):
+                    uuid = check.text("uuid", copy.execute(select(warehouse.c.uuid)).scalar_one())
             return Snapshot(copies.file_of(copy), uuid, tuple(known), tuple(held))
 
     # Writing
@@ -189,6 +191,7 @@ class SqlCatalog:
             table_id = conn.execute(select(tables.c.id).where(tables.c.name == name)).scalar()
             if table_id is None:
                 raise NotFoundError(f"there is no table {name!r} to drop")
+            # read before anything is deleted: a name that is none of ours ends it here
             gone = _chunks(conn, chunks.c.table_id == table_id)
             conn.execute(delete(tables).where(tables.c.id == table_id))  # takes along all that belongs to it
             return gone
@@ -209,7 +212,7 @@ class SqlCatalog:
 
     def acquire(self, pid: int, host: str, now: float) -> Lease:
         with self._writing() as conn:
-            last = conn.execute(select(leases.c.epoch).with_for_update()).scalar_one()
+            last, _ = _lease(conn, lock=True)
             taken = Lease(last + 1, pid, host, now)
             conn.execute(update(leases).values(asdict(taken)))
             return taken
@@ -219,42 +222,73 @@ class SqlCatalog:
             conn.execute(update(leases).where(leases.c.epoch == epoch).values(pid=None, host=None, since=None))
 
 
+@contextmanager
+def _sound(conn: Connection, part: str, table_id: int | None = None) -> Iterator[None]:
+    """What is read of this part of the catalog, of this table, is what was written. Where it cannot be, the error says so."""
+    try:
+        yield
+    except WrongValueError as e:
+        name = None if table_id is None else conn.execute(select(tables.c.name).where(tables.c.id == table_id)).scalar()
+        of = "" if table_id is None else f" of table {name if name is not None else table_id!r}"
+        raise CorruptionError(f"the catalog is damaged: in {part}{of}, {e}. {_RESTORE}") from e
+
+
+_RESTORE = "Nothing was changed; restore the warehouse from a backup (tidewheel restore), or put the value back"
+
+
 def _tables(conn: Connection, *where: ColumnElement[bool]) -> list[TableRecord]:
     found = conn.execute(select(tables).where(*where).order_by(tables.c.id)).all()
     ids: dict[int, list[int]] = {row.id: [] for row in found}
     query = select(fields.c.table_id, fields.c.field_id).join(tables, tables.c.id == fields.c.table_id)
     query = query.where(fields.c.dropped_generation.is_(None), *where).order_by(fields.c.table_id, fields.c.position)
     for table_id, field_id in conn.execute(query):
-        ids[table_id].append(field_id)
-    return [rows.table_record(row, ids[row.id]) for row in found]
+        ids.setdefault(table_id, []).append(field_id)
+    records = []
+    for row in found:
+        with _sound(conn, "tables", row.id):
+            records.append(rows.table_record(row, ids[row.id]))
+    return records
 
 
 def _chunks(conn: Connection, *where: ColumnElement[bool]) -> list[ChunkRecord]:
     part = chunk_partitions.c
     join = chunk_partitions.join(chunks, (chunks.c.table_id == part.table_id) & (chunks.c.id == part.chunk_id))
-    parts = conn.execute(select(part.chunk_id, part.partition, part.rows).select_from(join).where(*where))
-    return rows.chunk_records(conn.execute(select(chunks).where(*where)), parts)
+    parts = conn.execute(select(part.table_id, part.chunk_id, part.partition, part.rows).select_from(join).where(*where)).all()
+    found = conn.execute(select(chunks).where(*where)).all()
+    with _sound(conn, "chunks", found[0].table_id if found else None):
+        return rows.chunk_records(found, parts)
 
 
 def _package(conn: Connection, table_id: int, name: str) -> PackageRecord | None:
     query = select(packages.c.name, packages.c.generation, packages.c.rows, packages.c.rejected)
     row = conn.execute(query.where(packages.c.table_id == table_id, packages.c.name == name)).first()
-    return PackageRecord(*row) if row else None
+    with _sound(conn, "packages", table_id):
+        return rows.package_record(row) if row else None
 
 
 def _stream_batch(conn: Connection, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None:
     b = stream_batches.c
     query = select(b.stream, b.batch, b.generation, b.rows)
     row = conn.execute(query.where(b.table_id == table_id, b.stream == stream, b.batch == batch)).first()
-    return StreamBatchRecord(*row) if row else None
+    with _sound(conn, "stream_batches", table_id):
+        return rows.batch_record(row) if row else None
+
+
+def _lease(conn: Connection, lock: bool = False) -> tuple[int, Lease | None]:
+    """The last epoch that was given, and who holds it, if anybody does."""
+    found = conn.execute(select(leases).with_for_update() if lock else select(leases)).all()
+    if len(found) != 1:
+        raise CorruptionError(f"the catalog is damaged: it has {len(found)} leases, not one. {_RESTORE}")
+    with _sound(conn, "leases"):
+        return found[0].epoch, rows.lease_record(found[0])
 
 
 def _fence(conn: Connection, epoch: int) -> None:
     """Refuse an owner whose lease is over; else hold the lease's row, so that none can take it before this transaction ends."""
-    now = conn.execute(select(leases).with_for_update()).one()
-    if now.epoch == epoch and now.pid is not None:
+    last, holder = _lease(conn, lock=True)
+    if last == epoch and holder is not None:
         return
-    since = "it was released" if now.pid is None else f"process {now.pid} on {now.host} took it with epoch {now.epoch}"
+    since = "it was released" if holder is None else f"process {holder.pid} on {holder.host} took it with epoch {last}"
     raise FencedError(f"this owner's lease (epoch {epoch}) is over: {since}. Nothing was changed; open the warehouse again")
 
 
@@ -262,6 +296,8 @@ def _grow(conn: Connection, commit: Commit) -> None:
     known = conn.execute(select(tables.c.generation).where(tables.c.id == commit.table_id)).scalar()
     if known is None:
         raise NotFoundError(f"there is no table with id {commit.table_id}; it was dropped, so nothing can be committed to it")
+    with _sound(conn, "tables", commit.table_id):
+        check.generation("generation", known)
     if commit.generation < known:
         raise StorageError(
             f"generation {commit.generation} is behind generation {known} of table {commit.table_id}; nothing was changed. "

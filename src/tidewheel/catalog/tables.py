@@ -49,8 +49,27 @@ class UInt64(TypeDecorator[int]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> int | None:
         return None if value is None else _within(operator.index(value), 0) - _BIAS
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
-        return None if value is None else int(value) + _BIAS
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return value + _BIAS if type(value) is int else value
+
+
+class _AsStored:
+    """What a database returns, as it is: SQLite holds any value in any column, and `catalog.rows` says which one is wrong."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return None if dialect.name == "sqlite" else super().result_processor(dialect, coltype)  # type: ignore[misc]
+
+
+class StoredBytes(_AsStored, LargeBinary):
+    pass
+
+
+class StoredFlag(_AsStored, Boolean):
+    pass
+
+
+class StoredFloat(_AsStored, Double[float]):
+    pass
 
 
 def _within(value: int, lowest: int) -> int:
@@ -79,7 +98,7 @@ schema_version = Table(
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
     _text("made_by"),
-    Column("applied", Double, nullable=False),
+    Column("applied", StoredFloat, nullable=False),
 )
 
 warehouse = Table(
@@ -87,7 +106,7 @@ warehouse = Table(
     metadata,
     _text("uuid", key=True),
     Column("format_version", Integer, nullable=False),
-    Column("created", Double, nullable=False),
+    Column("created", StoredFloat, nullable=False),
 )
 
 tables = Table(
@@ -97,7 +116,7 @@ tables = Table(
     Column("name", Text, nullable=False, unique=True),
     _text("kind"),
     _int64("generation"),
-    Column("arrow_schema", LargeBinary, nullable=False),
+    Column("arrow_schema", StoredBytes, nullable=False),
     _text("layout"),
     _text("partition"),
     sqlite_autoincrement=True,  # ids of dropped tables are never given again: files and lineage name them
@@ -130,11 +149,11 @@ chunks = Table(
     _int64("key_hi"),
     _int64("time_lo"),
     _int64("time_hi"),
-    Column("late", Boolean, nullable=False),
+    Column("late", StoredFlag, nullable=False),
     _int64("generation_lo"),
     _int64("generation_hi"),
     _int64("covers"),
-    Column("prefix", LargeBinary, nullable=False),
+    Column("prefix", StoredBytes, nullable=False),
     _int64("body_lo"),
     _int64("body_hi"),
     Column("frame", UInt64, nullable=False),
@@ -183,7 +202,7 @@ servers = Table(
     _table_id(),
     Column("server", Integer, primary_key=True, autoincrement=False),
     _int64("key_lo"),
-    Column("prefix", LargeBinary, nullable=False),
+    Column("prefix", StoredBytes, nullable=False),
 )
 
 leases = Table(
@@ -193,7 +212,7 @@ leases = Table(
     _int64("epoch"),
     _int64("pid", null=True),  # null: released
     Column("host", Text, nullable=True),
-    Column("since", Double, nullable=True),
+    Column("since", StoredFloat, nullable=True),
 )
 
 markers = Table("markers", metadata, _table_id(), _int64("partition", key=True), _text("marker"), _int64("generation"), _text("reason"))

@@ -129,6 +129,41 @@ def check_columns(found: pa.Schema, spec: TableSpec, record: ChunkRecord, file: 
     schema = stored_schema(spec, found.types[-1] if has_generations(record) else None)
     if found.names != schema.names:
         raise CorruptionError(f"chunk {file} has columns {found.names}, its table {schema.names}: {REMEDY}")
+    if found.types != schema.types:
+        raise CorruptionError(f"chunk {file} has columns of types {found.types}, its table {schema.types}: {REMEDY}")
+
+
+def check_header(header: Header, record: ChunkRecord, spec: TableSpec, rows: int, file: str) -> None:
+    """Raises CorruptionError if a chunk is not the one that the catalog's row describes.
+
+    Kernels trust the row for how far they may read, and queries for which chunks they need not look at. (Chunks of a load were written
+    before their generations were known; `tidewheel check` compares those, and all that only it needs.)
+    """
+    known = (record.format, record.id, record.rows, record.prefix, (record.key_lo, record.key_hi), (record.time_lo, record.time_hi))
+    found = (header.format, header.id, header.rows, header.prefix, header.key, header.time)
+    for name, there, said in zip(("format", "id", "rows", "prefix", "key", "time"), found, known, strict=True):
+        if there != said:
+            raise CorruptionError(
+                f"chunk {file}: its {name} is {there!r}, but {said!r} in the catalog; restore the warehouse from a backup"
+            )
+    of_load = not any(header.generations)
+    if (
+        not of_load
+        and header.generations != (record.generation_lo, record.generation_hi)
+        or of_load
+        and record.generation_lo != record.generation_hi
+    ):
+        raise CorruptionError(
+            f"chunk {file}: its generations are {header.generations}, but {(record.generation_lo, record.generation_hi)} in the catalog; "
+            "restore the warehouse from a backup"
+        )
+    if rows != header.rows or header.blocks != block_count(rows) or not 0 < header.leaves <= rows or header.block_rows != BLOCK_ROWS:
+        raise CorruptionError(f"chunk {file}: it has {rows} rows, its header says otherwise; {REMEDY}")
+    if header.layout != spec.layout_json() or header.fields != spec.field_ids:
+        raise CorruptionError(
+            f"chunk {file} was written for another layout of table {spec.name!r} ({header.layout}), or the catalog's is damaged; "
+            "restore the warehouse from a backup"
+        )
 
 
 def has_generations(record: ChunkRecord) -> bool:

@@ -18,7 +18,18 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, REMEDY, Array, Header, Leaves, check_columns, is_intact, unpack_index
+from tidewheel.chunk.format import (
+    HEADER_KEY,
+    INDEX_KEY,
+    REMEDY,
+    Array,
+    Header,
+    Leaves,
+    check_columns,
+    check_header,
+    is_intact,
+    unpack_index,
+)
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import ALL, TIES, Codes
 from tidewheel.model.pieces import BITS, FIXED, OTHER, column_kind
@@ -136,6 +147,7 @@ def read_frame(head: Bytes, tail: Bytes, spec: TableSpec, record: ChunkRecord, f
     check_columns(stored.schema, spec, record, file)
     meta = stored.schema.metadata
     header = Header.from_json(meta[HEADER_KEY], file)
+    check_header(header, record, spec, stored.num_rows, file)
     leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, stored.num_columns, file)
     starts = leaves.starts.astype(np.int64)
     edges = np.union1d(starts, np.arange(0, header.rows, header.block_rows))

@@ -20,10 +20,15 @@ import secrets
 import time
 
 from tidewheel.env.files import TEMPORARY as TEMPORARY
+from tidewheel.errors import InputError
+from tidewheel.model.chunk_names import ARROW as ARROW
+from tidewheel.model.chunk_names import CHUNK_ID
+from tidewheel.model.chunk_names import TABLES as TABLES
+from tidewheel.model.chunk_names import chunk_file as chunk_file
+from tidewheel.model.chunk_names import chunk_of as chunk_of
+from tidewheel.model.chunk_names import table_folder as table_folder
 
 CATALOG = "catalog.sqlite"
-TABLES = "tables"
-ARROW = "arrow"
 LOGS = "logs"
 QUARANTINE = "quarantine"
 STAGING = "staging"
@@ -31,13 +36,11 @@ STREAMS = "streams"
 
 _ENDED = ".ended"
 
-_CHUNK = re.compile(rf"{TABLES}/\d+/[0-9a-f]{{23}}\.{ARROW}(\.tmp)?")
+_CHUNK = re.compile(rf"{TABLES}/\d+/{CHUNK_ID.pattern}\.{ARROW}(\.tmp)?", re.ASCII)
 
-_SEGMENT = re.compile(rf"{LOGS}/(\d+)/([0-9a-f]{{8}})-([0-9a-f]{{8}})\.log")
+_SEGMENT = re.compile(rf"{LOGS}/(\d+)/([0-9a-f]{{8}})-([0-9a-f]{{8}})\.log", re.ASCII)
 
-
-def table_folder(table_id: int) -> str:
-    return f"{TABLES}/{table_id}"
+_JOB = re.compile(r"\d+-[0-9a-f]{16}", re.ASCII)
 
 
 def new_chunk_id() -> str:
@@ -50,13 +53,20 @@ def is_chunk(file: str) -> bool:
     return _CHUNK.fullmatch(file) is not None
 
 
-def chunk_file(table_id: int, chunk_id: str) -> str:
-    """Relative to the root."""
-    return f"{table_folder(table_id)}/{chunk_id}.{ARROW}"
+def new_job(table_id: int) -> str:
+    """The name of a load: unique for ever, and it tells the table."""
+    return f"{table_id}-{secrets.token_hex(8)}"
+
+
+def is_job(name: object) -> bool:
+    """Whether a load can have this name."""
+    return isinstance(name, str) and _JOB.fullmatch(name) is not None
 
 
 def staging_folder(job: str) -> str:
-    """Where the tasks of one bulk load write."""
+    """Where the tasks of one bulk load write. Jobs are named in messages: one that is no name of ours is refused."""
+    if not is_job(job):
+        raise InputError(f"{job!r} is not the name of a load")
     return f"{STAGING}/{job}"
 
 

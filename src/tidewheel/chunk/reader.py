@@ -16,6 +16,7 @@ from tidewheel.chunk.format import (
     Header,
     Leaves,
     check_columns,
+    check_header,
     code_columns,
     damaged_block,
     damaged_frame,
@@ -135,6 +136,7 @@ class Chunk:
         meta = stored.schema.metadata
         header = Header.from_json(meta[HEADER_KEY], self._where())
         check_columns(stored.schema, self._spec, record, self._where())
+        check_header(header, record, self._spec, stored.num_rows, self._where())
         leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, stored.num_columns, self._where())
         # not from_arrays, which looks at offsets: nothing of the body may be looked at before it is verified
         batch = stored.select(list(range(len(self._spec.schema)))).replace_schema_metadata(self._spec.schema.metadata)

@@ -127,7 +127,11 @@ def read(root: Path) -> Door | None:
     path = folder(root) / FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Door(**{name: found[name] for name in Door.__dataclass_fields__})
+        door = Door(**{name: found[name] for name in Door.__dataclass_fields__})
+        right = all(
+            type(getattr(door, name)) is (int if name in ("pid", "epoch", "protocol") else str) for name in Door.__dataclass_fields__
+        )
+        return door if right else None  # nobody of ours wrote that
     except PermissionError as e:
         raise OwnedError(
             f"{path} may not be read: the warehouse was opened by another user. Open it as that user, or let that process close it",

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from tidewheel.env.disk import Disk
+from tidewheel.env.disk import Disk, open_regular
 from tidewheel.env.platter import Loss, Platter, Stored
 
 T = TypeVar("T")
@@ -284,9 +284,11 @@ class FaultyDisk(Disk):
     def copy(self, old: str, new: str) -> None:
         with self._lock:
             self._check_alive()
-            descriptor = self._new(new, os.O_TRUNC)
+            with open(open_regular(old), "rb") as source:
+                data = source.read()
+            descriptor = self._new(new, os.O_EXCL | os.O_NOFOLLOW)
             try:
-                self.write("copy", descriptor, Path(old).read_bytes())
+                self.write("copy", descriptor, data)
             finally:
                 self.close(descriptor)
 

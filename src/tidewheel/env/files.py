@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,6 +28,9 @@ class LocalFiles:
         """Files that are written and have neither appeared nor been removed yet; on the disk they have their temporary names."""
 
     def path(self, name: str) -> str:
+        """Where a file of that name lies: inside of the root, whoever gave the name."""
+        if name.startswith(os.sep) or ".." in name.split(os.sep) or "\0" in name:
+            raise CorruptionError(f"{name!r} is not the name of a file in {self.root}; nothing was read or changed")
         return os.path.join(self.root, name)
 
     def make_root(self) -> None:
@@ -130,6 +134,20 @@ class LocalFiles:
             return os.stat(self.path(name)).st_size
         except OSError as e:
             raise StorageError(f"cannot read {self.path(name)}: {e.strerror}") from e
+
+    def regular_size(self, name: str) -> int:
+        """The size of a file that is one: not a link, a folder or a pipe, and in no folder that is a link. Else -1."""
+        path = self.path(name)
+        try:
+            folder = os.path.dirname(name)
+            while folder:
+                if not stat.S_ISDIR(os.lstat(self.path(folder)).st_mode):
+                    return -1
+                folder = os.path.dirname(folder)
+            found = os.lstat(path)
+        except OSError:
+            return -1
+        return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
     def read(self, name: str) -> pa.Buffer:
         """The whole file in memory. Unlike `map`, a disk that fails later, or a file that shrinks, cannot end the process."""

@@ -169,6 +169,30 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
     return TableSpec(name, schema, axis, rule, partition, tuple(range(1, len(schema) + 1)))
 
 
+def check_spec(spec: TableSpec) -> None:
+    """Raises SchemaError if a definition that was read could not have been made by `make_spec`: then it is damaged."""
+    name, schema = spec.name, spec.schema
+    _check_fields(name, schema)
+    type_ = _field(name, schema, spec.time.column, "time").type
+    units = DATE_UNITS.get(type_, type_.unit if pa.types.is_timestamp(type_) else None)
+    if units is None and not (pa.types.is_integer(type_) and not pa.types.is_uint64(type_)):
+        raise SchemaError(f"time column {spec.time.column!r} of table {name!r} is {type_}, which has no time")
+    if spec.time.unit not in ((units,) if units else ("s", "ms", "us", "ns")):
+        raise SchemaError(f"the unit of time column {spec.time.column!r} of table {name!r} cannot be {spec.time.unit!r}")
+    for column in spec.key.columns:
+        _check_key_column(name, schema, column, spec.key)
+    if isinstance(spec.key, ZOrder):
+        zorder(*spec.key.columns, bounds=spec.key.bounds)
+    try:
+        possible = 1 <= spec.partition_width < 1 << 63
+    except (ValueError, TypeError) as e:
+        raise SchemaError(f"partition of table {name!r}: {e}") from None
+    if not possible:
+        raise SchemaError(f"partition of table {name!r} cannot be {spec.partition!r}")
+    if len(spec.field_ids) != len(schema):
+        raise SchemaError(f"table {name!r} has {len(schema)} columns, but {len(spec.field_ids)} field ids")
+
+
 def is_int64(type_: pa.DataType) -> bool:
     """Whether a column of this type is stored as int64 that are their own codes."""
     t = pa.types

@@ -8,7 +8,6 @@ generation 0; the catalog gives them theirs when they are committed.
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,10 +16,11 @@ from dataclasses import replace
 
 from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
-from tidewheel.errors import StagingLostError
+from tidewheel.errors import InputError, StagingLostError
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
 from tidewheel.model.pieces import Shape
+from tidewheel.model.record_checks import WrongValueError, check_content
 from tidewheel.model.records import ChunkRecord, MaskRecord, StreamBatchRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.write.flush import Flusher
@@ -53,7 +53,7 @@ class Loads:
     def begin(self) -> Load:
         """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
         sweep(self._files)
-        job = f"{self._publisher.table.id}-{secrets.token_hex(8)}"
+        job = names.new_job(self._publisher.table.id)
         folder = names.staging_folder(job)
         self._files.make_folder(folder)
         self._under_way.add(job)
@@ -63,7 +63,8 @@ class Loads:
 
     def knows(self, job: str) -> bool:
         """Whether a load of this table has begun and not ended."""
-        return job.startswith(f"{self._publisher.table.id}-") and names.staging_folder(job) in self._files.folders(names.STAGING)
+        mine = names.is_job(job) and job.startswith(f"{self._publisher.table.id}-")
+        return mine and names.staging_folder(job) in self._files.folders(names.STAGING)
 
     def check(self, job: str) -> None:
         """Raises StagingLostError if a load is not known."""
@@ -74,6 +75,8 @@ class Loads:
         """All chunks of all tasks, in one transaction; with `overwrite` all other rows are hidden by it."""
         publisher = self._publisher
         self.check(job)
+        for one in written:
+            self._check_written(one, job)
         records = [chunk for one in written for chunk in one.chunks]
         rows = sum(one.rows for one in written)
         if not records and not overwrite:
@@ -94,6 +97,8 @@ class Loads:
     def deliver(self, written: Sequence[Written], rest: Sequence[Placed], delivery: StreamBatchRecord) -> int:
         """A batch of a stream, in one transaction: slices that are chunks already, and rows that are not. Returns its generation."""
         publisher = self._publisher
+        for one in written:
+            self._check_written(one, one.job)
         with self._replacing, publisher.reserve(seal=False) as reserved, self._removing(reserved) as records:
             generation = reserved.generation
             records += (self._place(chunk, generation) for one in written for chunk in one.chunks)
@@ -103,6 +108,23 @@ class Loads:
         publisher.metrics.batches += 1
         publisher.metrics.rows += delivery.rows
         return generation
+
+    def _check_written(self, written: Written, job: str) -> None:
+        """What a task says it wrote: files of this load, in its folder, each once. A task names them; nothing else is ever moved."""
+        if written.job != job:
+            raise InputError(f"load {job} of table {self._publisher.spec.name!r} was told of chunks of load {written.job!r}")
+        folder = names.staging_folder(job)
+        for record in written.chunks:
+            try:
+                check_content(record)
+                if record.file != names.staged_file(folder, record.id):
+                    raise WrongValueError("file", record.file, names.staged_file(folder, record.id))
+            except WrongValueError as e:
+                raise InputError(f"load {job} of table {self._publisher.spec.name!r}: {e}. Nothing was changed; load again") from e
+            if self._files.regular_size(record.file + names.TEMPORARY) != record.bytes:
+                raise InputError(f"load {job}: {self._files.path(record.file)} is not the file that its task wrote. Nothing was changed")
+        if written.rows != sum(record.rows for record in written.chunks):
+            raise InputError(f"load {job} of table {self._publisher.spec.name!r} was told of {written.rows!r} rows, its chunks have others")
 
     @contextmanager
     def _removing(self, reserved: Reservation) -> Iterator[list[ChunkRecord]]:
@@ -126,9 +148,11 @@ class Loads:
         )  # fmt: skip
 
     def abort(self, job: str) -> None:
-        """Remove what is left of a load."""
-        self._under_way.discard(job)
-        _remove(self._files, names.staging_folder(job))
+        """Remove what is left of a load of this table."""
+        folder = names.staging_folder(job)
+        if job.startswith(f"{self._publisher.table.id}-"):
+            self._under_way.discard(job)
+            _remove(self._files, folder)
 
 
 def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
