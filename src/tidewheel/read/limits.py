@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
+from tidewheel.env.interrupts import Flag
 from tidewheel.env.memory import machine_memory
 from tidewheel.errors import CancelledError, LimitError, QueryError
 from tidewheel.model.query import Query
@@ -142,7 +143,7 @@ class _Step(threading.Thread, Generic[T]):
         self._work: Callable[[], T] | None = work
         self._result: list[T] = []
         self._error: BaseException | None = None
-        self.over = threading.Event()
+        self.over = Flag()
         self.begun = False
         self.unwanted = False
         """Whoever wanted it was interrupted, perhaps before it had begun."""

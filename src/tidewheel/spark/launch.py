@@ -28,6 +28,7 @@ from tidewheel.errors import SparkError
 from tidewheel.spark import archive, java
 from tidewheel.spark.conf import java_options
 from tidewheel.spark.folders import log_folder
+from tidewheel.spark.interpreter import for_workers
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _OPTIONS = "spark.driver.defaultJavaOptions"
@@ -101,10 +102,9 @@ def reason(error: BaseException) -> str:
 
 def use_this_python(local: bool) -> None:
     """Workers run the Python that runs us; on a cluster, unless PYSPARK_PYTHON says what is there."""
-    if local or not os.environ.get("PYSPARK_PYTHON"):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    if local or not os.environ.get("PYSPARK_DRIVER_PYTHON"):
-        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if local or not os.environ.get(name):
+            os.environ[name] = for_workers() if local else sys.executable
 
 
 def _keep_python_quiet(log: Path) -> None:

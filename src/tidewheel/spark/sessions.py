@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tidewheel.env.memory import machine_memory
 from tidewheel.errors import SettingsError, SparkError
 from tidewheel.spark.conf import PUSHDOWN, cores, defaults, given, patient
+from tidewheel.spark.interpreter import agree
 from tidewheel.spark.launch import launch, launched, log_file, reason, submitted, use_this_python
 
 __all__ = ["log_file", "register", "session"]
@@ -40,12 +41,14 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
 def register(spark: SparkSession) -> SparkSession:
     """Teach a session that you have `format("tidewheel")`, and return it.
 
-    Filters of queries reach the table from now on (`spark.sql.python.filterPushdown.enabled`), unless you switched that off. No other
-    setting is touched: our source and sinks are right in any time zone.
+    Filters of queries reach the table from now on (`spark.sql.python.filterPushdown.enabled`), unless you switched that off. On this
+    machine its workers run this Python, unless PYSPARK_PYTHON names another; that one must have Tidewheel, or this is an error. No other setting is
+    touched: our source and sinks are right in any time zone.
     """
     from tidewheel.spark.source import install
 
     _check_version()
+    agree(spark)
     _expect_replacement(spark)
     install(spark)
     if PUSHDOWN not in spark.conf.getAll:

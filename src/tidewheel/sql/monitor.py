@@ -41,7 +41,8 @@ class Monitor:
     """Every method may be called from any thread."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._watched: dict[int, _Watched] = {}
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
@@ -51,7 +52,7 @@ class Monitor:
         """While something runs: call `late` after so many seconds, `large` if the process takes so many bytes more than now."""
         number = next(self._numbers)
         one = _Watched(perf_counter() + seconds, size, late, large)
-        with self._changed:
+        with self._lock:
             self._watched[number] = one
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tidewheel-monitor", daemon=True)
@@ -61,13 +62,13 @@ class Monitor:
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._watched.pop(number, None)
 
     def _run(self) -> None:
         idle_since = perf_counter()
         while True:
-            with self._changed:
+            with self._lock:
                 now = perf_counter()
                 if self._watched:
                     idle_since = now
@@ -89,7 +90,7 @@ class Monitor:
             act = one.late if now >= one.deadline else one.large if used > one.most else None
             if act is None:
                 continue
-            with self._changed:
+            with self._lock:
                 if number not in self._watched:  # it has ended just now
                     continue
                 one.deadline = now + _LOOK  # an interrupt may find nothing to end yet: it is repeated

@@ -67,10 +67,11 @@ def _stop_threads(engine: LocalEngine, callers: Sequence[threading.Thread]) -> N
         with suppress(queue.Empty):
             while True:
                 written = flusher._written.get_nowait()
+                if written is not None and written.job is not None:
+                    flusher._room.release()
                 if written is not None and written.done is not None:
-                    written.done.set_exception(Crashed())
-        with suppress(queue.Full):
-            flusher._written.put_nowait(None)
+                    written.done.tell(Crashed())
+        flusher._written.put(None)
         for thread in threads:
             thread.join(0.002)
 

@@ -12,13 +12,12 @@ next tree is written while the last one is synced. Jobs are taken in the order t
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
+from tidewheel.env.interrupts import Bell, Outcome
 from tidewheel.errors import FencedError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
@@ -60,7 +60,7 @@ class Written:
     job: FlushJob | None = None
     mask: MaskRecord | None = None
     deliveries: list[Delivery] = field(default_factory=list)
-    done: Future[None] | None = None
+    done: Outcome | None = None
     """Somebody waits for it; a flush is tried again instead."""
 
 
@@ -86,8 +86,10 @@ class Flusher:
         self._settings = settings
         self._clock = clock
         self._tables: Callable[[], list[Publisher]] = list
-        self._wakes = [threading.Event() for _ in range(WRITERS)]
-        self._written: queue.Queue[Written | None] = queue.Queue(2)
+        self._wakes = [Bell() for _ in range(WRITERS)]
+        self._written: SimpleQueue[Written | None] = SimpleQueue()
+        self._room = threading.Semaphore(2)
+        """Jobs that may be written and not committed: a writer waits for it before it hands over another."""
         self._stop = False
         self._threads: list[threading.Thread] = []
         self._committing = threading.Lock()
@@ -106,8 +108,8 @@ class Flusher:
         self.wake()  # recovery may have left work
 
     def wake(self) -> None:
-        for event in self._wakes:
-            event.set()
+        for bell in self._wakes:
+            bell.ring()
 
     def halt(self) -> None:
         """Begin nothing more: this process is not the owner any more."""
@@ -125,10 +127,9 @@ class Flusher:
     # ---- writing ----------------------------------------------------------------------------------------
 
     def _write_loop(self, number: int) -> None:
-        event = self._wakes[number]
+        bell = self._wakes[number]
         while not self._stop:
-            event.wait(min(1.0, self._settings.flush_after / 4))
-            event.clear()
+            bell.wait(min(1.0, self._settings.flush_after / 4))
             self._write_round(number)
 
     def _write_round(self, number: int) -> None:
@@ -157,6 +158,7 @@ class Flusher:
             for view in job.views:
                 self._adapt(publisher, view)
                 records += self.write(publisher, view)
+            self._room.acquire()
             self._written.put(Written(publisher, records, job))
         except Exception as e:  # whatever it is: the rows stay in memory, inserts and flush() report it, and we try again
             self._give_up(publisher, job, records, e)
@@ -184,6 +186,8 @@ class Flusher:
         """Commit what was written; False when there is nothing more to come."""
         if written is None:
             return False
+        if written.job is not None:
+            self._room.release()
         try:
             with self._committing:
                 if written.publisher.dropped:
@@ -197,15 +201,15 @@ class Flusher:
                     self._remove(written.records)
                     written.publisher.settle_generation()
                 finally:
-                    written.done.set_exception(e)
+                    written.done.tell(e)
         except BaseException as e:  # this thread ends, but nobody is to wait for it for ever
             if written.done is not None:
-                written.done.set_exception(e)
+                written.done.tell(e)
             raise
         else:
             if written.done is not None:
                 written.publisher.settle_generation()
-                written.done.set_result(None)
+                written.done.tell()
         return True
 
     def _commit(self, written: Written) -> None:
@@ -273,15 +277,12 @@ class Flusher:
         deliveries: Sequence[Delivery] = (),
     ) -> None:
         """Commit chunks that were written, perhaps elsewhere, and perhaps a mask; returns when they are part of the table."""
-        done: Future[None] = Future()
+        done = Outcome()
         reserved.handed_over = True
         self._written.put(Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done))
-        while True:
-            try:
-                return done.result(1.0)
-            except TimeoutError:
-                if not self._threads[-1].is_alive():  # it was closed meanwhile
-                    publisher.check_open()
+        while not done.wait(1.0):
+            if not self._threads[-1].is_alive():  # it was closed meanwhile
+                publisher.check_open()
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""

@@ -71,8 +71,9 @@ class Log:
         self._dictionaries = any(has_dictionary(type_) for type_ in table.spec.schema.types)
         self._segments: list[_Segment] = []
         """All that are there, oldest first; the last one with an open file is written to."""
-        self._lock = threading.Condition()
+        self._lock = threading.RLock()
         """Guards everything below; held while bytes are handed to the system, never while a sync is waited for."""
+        self._changed = threading.Condition(self._lock)
         self._number = 0
         self._placed = False
         """The folder is made, and as durable as was promised."""
@@ -201,7 +202,7 @@ class Log:
                 if self._lost is not None and upto <= self._lost[0]:
                     raise self._not_synced(self._lost[1])
                 if self._syncing:
-                    self._lock.wait()
+                    self._changed.wait()
                     continue
                 self._syncing = True
                 segments, reached = list(self._unsynced), self._at[0]
@@ -229,7 +230,7 @@ class Log:
                 elif done:
                     self._synced = max(self._synced, reached)
                     self._let_go(segments, writing=self._segments[-1] if self._segments else None)
-                self._lock.notify_all()
+                self._changed.notify_all()
 
     def _let_go(self, segments: list[_Segment], writing: _Segment | None) -> None:
         """These need no sync any more, but for the one that is still written to."""
@@ -261,7 +262,7 @@ class Log:
                     segment.file.close()
             if gone and not self._segments:
                 self._synced, self._torn = self._at[0], None  # chunks have what the log had
-                self._lock.notify_all()
+                self._changed.notify_all()
         for segment in gone:
             self._files.remove(segment.name)
 
