@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tidewheel.cluster import address
 from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.env.workers import workers
 from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
 from tidewheel.settings import Settings
 
@@ -71,6 +72,8 @@ class Seat:
                 return
             if _seats.get(self.root) is self:
                 del _seats[self.root]
+            if not _seats:
+                workers.end_idle()
         with self._lock:
             if self._closed:  # in a forked child: the parent goes on with it
                 return

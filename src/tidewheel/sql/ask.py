@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tidewheel.cluster.protocol import Engine, PinnedTable
@@ -12,6 +13,7 @@ from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.read.result import Result
 from tidewheel.sql import shapes
+from tidewheel.sql.apart_reading import ApartReading, parsed_apart
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
 from tidewheel.sql.database import database
@@ -22,9 +24,9 @@ from tidewheel.sql.hints import narrowed
 from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.parameters import Parameters, parameters_of
-from tidewheel.sql.reading import Inputs
-from tidewheel.sql.result import SqlResult, Text
-from tidewheel.sql.statement import Statement, parse, parse_rows
+from tidewheel.sql.reading import Inputs, Reading
+from tidewheel.sql.result import Makes, SqlResult, Text
+from tidewheel.sql.statement import LONG, Statement, parse, remembered
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.summary import NAME, rewritten, standing_for
 from tidewheel.sql.system import system_table
@@ -40,13 +42,20 @@ def ask(
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
     if (found := shapes.known(text)) is not None and (result := _at_once(engine, text, *found, values, limits)) is not None:
         return result
-    statement = parse(text)
+    statement = parse(text) if len(text) <= LONG else parsed_apart(text, text, limits)
     if isinstance(statement, Statement):
         return _read(engine, statement, values, limits)
     if values and not isinstance(statement, Insert):
         raise QueryError("this statement takes no parameters: names and types are written into it")
     unlimited = replace(limits, rows=NEVER)  # of rows that are returned
-    return changed(engine, statement, lambda insert: _read(engine, parse_rows(insert), values, unlimited))
+    return changed(engine, statement, lambda insert: _read(engine, _rows_of(insert, limits), values, unlimited))
+
+
+def _rows_of(insert: Insert, limits: Limits) -> Statement:
+    """The statement that makes the rows of an INSERT."""
+    found = remembered(insert.rows, insert.text) if len(insert.rows) <= LONG else parsed_apart(insert.rows, insert.text, limits)
+    assert isinstance(found, Statement)
+    return found
 
 
 def _at_once(
@@ -76,10 +85,10 @@ def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limi
         if asked is not None:
             return DirectResult(engine.root, table, asked, limits, text)
     _take_hints(statement, inputs, values)
-    place = database(limits.bytes)
+    makes: Makes = partial(Reading, database(limits.bytes)) if statement.bounded else ApartReading
     if statement.explain:
-        return ExplainResult(place, inputs, limits, Text(text, statement.text), values, statement.explain == "analyze")
-    return SqlResult(place, inputs, limits, Text(text, statement.text), values)
+        return ExplainResult(makes, inputs, limits, Text(text, statement.text), values, statement.explain == "analyze")
+    return SqlResult(makes, inputs, limits, Text(text, statement.text), values)
 
 
 def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
@@ -99,7 +108,7 @@ def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limit
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(database(limits.bytes), stands, limits, Text(statement.original, run), values)
+    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values)
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:

@@ -180,13 +180,18 @@ class Database:
 
 def database(memory: float) -> Database:
     """The database for statements that may hold so many bytes together."""
-    size = max(LEAST, int(min(memory, machine_memory())))
+    size = working_memory(memory)
     with _lock:
         found = _databases.pop(size, None) or Database(size)
         _databases[size] = found
         while len(_databases) > _MOST_DATABASES:  # what still runs in it goes on
             del _databases[next(iter(_databases))]
         return found
+
+
+def working_memory(most: float) -> int:
+    """What DuckDB is given for a statement that may take so many bytes."""
+    return max(LEAST, int(min(most, machine_memory())))
 
 
 def forget(broken: Database) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,16 +13,12 @@ from tidewheel.errors import CancelledError
 from tidewheel.model.query import Stats
 from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import Cancellable, Limits
-from tidewheel.sql.database import Database, Session
+from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition, all_of
 from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.result import Text
+from tidewheel.sql.result import Makes, Text
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
-
-_SCAN = "PYTHON_ARROW_SCAN"
-
 
 SCHEMA = pa.schema([("explain_key", pa.string()), ("explain_value", pa.string())])
 """Whose plan it is, and its text."""
@@ -34,10 +28,10 @@ class ExplainResult(StatementResult):
     """A row for each plan. Checked when it is made, and planned when it is read; with `analyze` the statement is run then, and the plans
     say what it cost."""
 
-    def __init__(self, database: Database, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, analyze: bool) -> None:
+    def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, analyze: bool) -> None:
         super().__init__(inputs.root, text.written)
         self.schema = SCHEMA
-        self._database = database
+        self._makes = makes
         self._inputs = inputs
         self._limits = limits
         self._text = text
@@ -45,36 +39,32 @@ class ExplainResult(StatementResult):
         self._analyze = analyze
         self._made: pa.RecordBatch | None = None
         self._lock = threading.Lock()
-        self._readings: set[Reading] = set()
+        self._readings: set[Reading | ApartReading] = set()
         with self._reading(self):
             pass
 
     # ---- making it --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, of: Cancellable) -> Iterator[Reading]:
+    def _reading(self, of: Cancellable) -> Iterator[Reading | ApartReading]:
         """The statement, bound: names and types are known to be right."""
-        reading = Reading(self._database, self._inputs, self._limits, of)
+        reading = self._makes(self._inputs, self._limits, of, 0.0)
         with self._lock:
             self._readings.add(reading)
         try:
-            reading.does(lambda session: session.bind(self._text.run, self._parameters))
+            reading.bind(self._text.run, self._parameters)
             yield reading
         finally:
             with self._lock:
                 self._readings.discard(reading)
             reading.close()
 
-    def _rows_of(self, reading: Reading) -> pa.RecordBatch:
-        text, given, inputs = self._text.run, self._parameters, self._inputs
-        if self._analyze:
-            said = reading.does(lambda session: _ask(session, "EXPLAIN ANALYZE", text, given))
-            scans = reading.scans
-        else:
-            said = reading.does(lambda session: _ask(session, "EXPLAIN", text, given))
-            reading.does(lambda session: session.remember(inputs.tables))
-            tree = reading.does(lambda session: _ask(session, "EXPLAIN (FORMAT json)", text, given))
-            scans = reading.does(lambda session: list(_scans(json.loads(tree), session, inputs)))
+    def _rows_of(self, reading: Reading | ApartReading) -> pa.RecordBatch:
+        found = reading.explain(self._text.run, self._parameters, self._analyze)
+        said, scans = found.said, reading.scans
+        if not self._analyze:
+            narrow, tables = self._inputs.narrow, self._inputs.tables
+            scans = [Scan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
         keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
         return pa.RecordBatch.from_arrays(
             [pa.array(keys), pa.array([*(_text(scan, self._analyze) for scan in scans), said])], schema=SCHEMA
@@ -114,39 +104,9 @@ class ExplainResult(StatementResult):
         return self._inputs.generations
 
 
-def _ask(session: Session, how: str, text: str, parameters: Parameters) -> str:
-    row = session.connection.execute(f"{how} {text}", parameters).fetchone()
-    assert row is not None
-    return str(row[1])
-
-
 def _text(scan: Scan, read: bool) -> str:
     parts = [plan_text(plan, scan.spec) for plan in scan.plans] or [f"table {scan.spec.name}: no row can match, nothing is read"]
     columns = ", ".join(scan.columns) or "none: the index knows how many rows there are"
     stats: Stats = scan.stats
     cost = [f"  returned   {stats.rows_returned} rows, {stats.bytes} bytes in {stats.milliseconds:.3g} ms"] if read else []
     return "\n".join([*parts, f"  columns    {columns}", *cost])
-
-
-def _scans(tree: Any, session: Session, inputs: Inputs) -> Iterator[Scan]:
-    """The scans of a plan of DuckDB's, planned as they would be. It does not name their tables: the filters and columns tell."""
-    for node in _nodes(tree):
-        said = node.get("extra_info", {})
-        filters, columns = _list(said.get("Filters")), _list(said.get("Projections"))
-        for name, table in inputs.tables.items():
-            offered: Mapping[str, Condition] = session.source(name).offered or {}
-            own = [column for column in columns if column.strip("·")]
-            if all(one in offered for one in filters) and set(own) <= set(table.spec.schema.names):
-                yield Scan(table, own, all_of([offered[one] for one in filters]), narrow=inputs.narrow.get(name))
-                break
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    for node in tree if isinstance(tree, list) else [tree]:
-        if node.get("name") == _SCAN:
-            yield node
-        yield from _nodes(node.get("children", []))
-
-
-def _list(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())

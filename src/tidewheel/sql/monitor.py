@@ -35,6 +35,7 @@ class _Watched:
     large: Callable[[], None]
     most: float | None = None
     """What it may be then. It is not looked at before: most statements have ended by then."""
+    was_large: bool = False
 
 
 class Monitor:
@@ -87,14 +88,14 @@ class Monitor:
         for number, one in watched:
             if one.most is None:
                 one.most = used + one.size
-            act = one.late if now >= one.deadline else one.large if used > one.most else None
-            if act is None:
+            one.was_large = one.was_large or used > one.most
+            if not one.was_large and now < one.deadline:
                 continue
+            act = one.large if one.was_large else one.late
             with self._lock:
                 if number not in self._watched:  # it has ended just now
                     continue
-                one.deadline = now + _LOOK  # an interrupt may find nothing to end yet: it is repeated
-            act()
+            act()  # an interrupt may find nothing to end yet: it is repeated at every look
 
 
 def memory_in_use() -> int:

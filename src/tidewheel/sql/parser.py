@@ -16,6 +16,8 @@ from tidewheel.errors import QueryError
 from tidewheel.sql.database import LEAST, connect
 from tidewheel.sql.mistakes import said_by_duckdb
 
+TOO_DEEP = "the statement has too many levels of brackets or operators within each other; make several steps of it"
+
 _lock = threading.Lock()
 _parser: list[duckdb.DuckDBPyConnection] = []
 _idle: list[duckdb.DuckDBPyConnection] = []
@@ -76,7 +78,7 @@ def tree_of(text: str) -> dict[str, Any] | str:
     except duckdb.Error as e:
         raise QueryError(said_by_duckdb(str(e))) from None
     except RecursionError:
-        raise QueryError("the statement has too many levels of brackets or operators within each other; make several steps of it") from None
+        raise QueryError(TOO_DEEP) from None
     if len(kinds) > 1:
         raise QueryError(f"one statement at a time: there are {len(kinds)} here, separated by semicolons")
     if not kinds:

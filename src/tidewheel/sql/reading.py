@@ -19,16 +19,21 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.apart import too_large
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
 from tidewheel.sql import monitor
 from tidewheel.sql.database import Database, Session, forget
+from tidewheel.sql.explained import Explained, explained
 from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.predicates import Condition
 from tidewheel.sql.scan import Scan
 
 T = TypeVar("T")
 
 _UNLIMITED = Limits(NEVER, NEVER, NEVER)
+
+BATCH_ROWS = 1 << 16
 
 _BROKEN = (duckdb.InternalException, duckdb.FatalException)
 
@@ -46,6 +51,15 @@ class Inputs:
         self.narrow: dict[str, Condition] = {}
         """What is known of all rows that are needed of a table, besides the filters of its scans."""
         self.generations = {name: table.generation for name, table in tables.items()} if generations is None else generations
+
+    def scan(self, name: str, columns: list[str], condition: Condition | None, limits: Limits, left: float) -> Scan:
+        """A scan of a table within the limits of its statement, of whose time so many seconds are left."""
+        given: dict[str, Any] = {"max_rows": NEVER}
+        if limits.seconds != NEVER:
+            given["timeout"] = max(0.0, left)
+        if limits.bytes != NEVER:
+            given["max_bytes"] = limits.bytes
+        return Scan(self.tables[name], columns, condition, narrow=self.narrow.get(name), **given)
 
     def columns(self) -> list[str]:
         """All names that a column could have been meant by."""
@@ -68,6 +82,8 @@ class Reading:
         self._late = self._large = False
         self._closing = threading.Lock()
         self._session: Session | None = database.take(inputs.root)
+        self._relation: Any = None
+        self._reader: Any = None
         self.scans: list[Scan] = []
         try:
             self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open))
@@ -76,16 +92,30 @@ class Reading:
             self.close()
             raise
 
+    # ---- the statement ----------------------------------------------------------------------------------
+
+    def bind(self, text: str, parameters: Parameters) -> None:
+        """Names and types are known to be right then."""
+        self._relation = self.does(lambda session: session.bind(text, parameters))
+
+    def begin(self) -> pa.Schema:
+        """Let the first rows come."""
+        self._reader = self.does(lambda session: self._relation.to_arrow_reader(BATCH_ROWS))
+        return self._reader.schema
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next rows; None: there are no more."""
+        return self.does(lambda session: next(self._reader, None))
+
+    def explain(self, text: str, parameters: Parameters, analyze: bool) -> Explained:
+        """How it would be run, or, with `analyze`, was."""
+        return self.does(lambda session: explained(session, self._inputs.tables, text, parameters, analyze))
+
     # ---- scans of ours ----------------------------------------------------------------------------------
 
     def _open(self, spec: TableSpec, columns: list[str], condition: Condition | None) -> Iterable[pa.RecordBatch]:
         try:
-            limits: dict[str, Any] = {"max_rows": NEVER}
-            if self._limits.seconds != NEVER:
-                limits["timeout"] = max(0.0, self._left)
-            if self._limits.bytes != NEVER:
-                limits["max_bytes"] = self._limits.bytes
-            scan = Scan(self._inputs.tables[spec.name], columns, condition, narrow=self._inputs.narrow.get(spec.name), **limits)
+            scan = self._inputs.scan(spec.name, columns, condition, self._limits, self._left)
         except BaseException as e:
             self._failures.append(e)
             raise
@@ -144,25 +174,16 @@ class Reading:
         message = str(error)
         own = next((one for one in self._failures if isinstance(one, TidewheelError) or not isinstance(one, Exception)), None)
         if self._late:
-            return LimitError(
-                f"the statement took longer than its timeout of {self._limits.seconds:g} s; narrow it, or give it more time with timeout= "
-                "(for all: Settings.query_seconds)"
-            )
+            return too_late(self._limits.seconds)
         if self._large:
-            return LimitError(
-                f"the statement needs more than {shown(self._limits.bytes)} of memory, its max_bytes; narrow it, or raise max_bytes= "
-                "(for all: Settings.query_bytes)"
-            )
+            return too_large(self._limits.bytes)
         if self._of.cancelled:
             return CancelledError("the statement was cancelled; ask it again")
         if own is not None:
             return own
         if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in message:
             first = message.split("\n")[0].split("Error: ", 1)[-1]
-            return LimitError(
-                f"the statement needs more than {shown(self._database.memory)} of memory ({first}); narrow it, or raise max_bytes= "
-                "(for all: Settings.query_bytes)"
-            )
+            return out_of_memory(self._database.memory, first)
         if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
             return CancelledError("the statement was interrupted; ask it again")
         return QueryError(said_by_duckdb(message, self._inputs.columns()))
@@ -171,6 +192,20 @@ class Reading:
         """Give the session back. May be called twice."""
         with self._closing:
             session, self._session = self._session, None
+            self._relation = self._reader = None
         if session is not None:
             self._database.give_back(session, self._inputs.root, self._sound)
         self._failures.clear()  # an error that is reached from its own traceback would stay, and all its frames with it
+
+
+def too_late(seconds: float) -> LimitError:
+    return LimitError(
+        f"the statement took longer than its timeout of {seconds:g} s; narrow it, or give it more time with timeout= "
+        "(for all: Settings.query_seconds)"
+    )
+
+
+def out_of_memory(memory: float, said: str) -> LimitError:
+    return LimitError(
+        f"the statement needs more than {shown(memory)} of memory ({said}); narrow it, or raise max_bytes= (for all: Settings.query_bytes)"
+    )

@@ -5,21 +5,19 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
-from tidewheel.sql.database import Database
+from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.reading import Inputs, Reading
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
-
-_BATCH_ROWS = 1 << 16
 
 
 class Text(NamedTuple):
@@ -27,6 +25,10 @@ class Text(NamedTuple):
 
     written: str
     run: str
+
+
+Makes = Callable[[Inputs, Limits, Cancellable, float], Reading | ApartReading]
+"""Makes a reading of these tables within these limits, of whose time so many seconds are spent."""
 
 
 class _Life:
@@ -40,21 +42,18 @@ class _Life:
 class _Run:
     """A statement that is bound, and perhaps begun."""
 
-    reading: Reading
-    relation: Any
-    reader: Any = None
-
-    def taken(self) -> tuple[Reading, Any]:
-        return self.reading, self.reader
+    reading: Reading | ApartReading
+    begun: bool = False
 
 
 class SqlResult(StatementResult):
     """Checked and bound when it is made; run when it is read, each time anew and over the same rows."""
 
-    def __init__(self, database: Database, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters) -> None:
+    def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters) -> None:
+        """`makes` a reading, each time that it is read."""
         super().__init__(inputs.root, text.written)
         self._life = _Life()
-        self._database = database
+        self._makes = makes
         self._inputs = inputs
         self._limits = limits
         self._text = text
@@ -62,7 +61,7 @@ class SqlResult(StatementResult):
         self._schema: pa.Schema | None = None
         self._scans: list[Scan] = []
         self._lock = threading.Lock()
-        self._readings: set[Reading] = set()
+        self._readings: set[Reading | ApartReading] = set()
         self._spent = 0.0
         self._ready: _Run | None = None
         began = perf_counter()
@@ -73,17 +72,17 @@ class SqlResult(StatementResult):
 
     def _bind(self, of: Cancellable) -> _Run:
         """A run that is ready to begin: names and types are known to be right."""
-        reading = Reading(self._database, self._inputs, self._limits, of, self._spent)
+        reading = self._makes(self._inputs, self._limits, of, self._spent)
         try:
-            relation = reading.does(lambda session: session.bind(self._text.run, self._parameters))
+            reading.bind(self._text.run, self._parameters)
         except BaseException:
             reading.close()
             raise
         with self._lock:
             self._readings.add(reading)
-        return _Run(reading, relation)
+        return _Run(reading)
 
-    def _begin(self, of: Cancellable | None) -> _Run:
+    def _begin(self, of: Cancellable | None) -> Reading | ApartReading:
         """A run whose first rows are on their way. The caller ends it."""
         run = None
         if of is None:
@@ -91,15 +90,14 @@ class SqlResult(StatementResult):
                 run, self._ready = self._ready, None
         run = run or self._bind(self._life if of is None else of)
         try:
-            if run.reader is None:
-                run.reader = run.reading.does(lambda session: run.relation.to_arrow_reader(_BATCH_ROWS))
+            if not run.begun:
+                self._schema = run.reading.begin()
         except BaseException:
             self._end(run.reading)
             raise
-        self._schema = run.reader.schema
-        return run
+        return run.reading
 
-    def _end(self, reading: Reading) -> None:
+    def _end(self, reading: Reading | ApartReading) -> None:
         with self._lock:
             self._readings.discard(reading)
         reading.close()
@@ -109,7 +107,7 @@ class SqlResult(StatementResult):
     @property
     def schema(self) -> pa.Schema:
         if self._schema is None:
-            run = self._begin(None)
+            run = _Run(self._begin(None), begun=True)
             with self._lock:
                 ready, self._ready = self._ready, run
             if ready is not None:
@@ -123,11 +121,11 @@ class SqlResult(StatementResult):
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
         watch = Watch(Limits(NEVER, self._limits.rows, self._limits.bytes), self._life if of is None else of)
-        reading: Reading | None = None
+        reading: Reading | ApartReading | None = None
         with self._in_system_queries():
             try:
-                reading, reader = self._begin(of).taken()
-                while (batch := reading.does(lambda session: next(reader, None))) is not None:
+                reading = self._begin(of)
+                while (batch := reading.next()) is not None:
                     watch.check()
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     watch.count(rows)
@@ -142,20 +140,18 @@ class SqlResult(StatementResult):
                 self._costs(self._scans)
                 self._returned(rows, size, self._spent + spent + perf_counter() - began)
             finally:
-                reader = None
                 if reading is not None:
                     self._end(reading)
 
     def _first(self, rows: int, of: Cancellable | None = None) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
         left = rows
-        reading, reader = self._begin(of).taken()
+        reading = self._begin(of)
         try:
-            while left > 0 and (batch := reading.does(lambda session: next(reader, None))) is not None:
+            while left > 0 and (batch := reading.next()) is not None:
                 found.append(batch.slice(0, left))
                 left -= found[-1].num_rows
         finally:
-            reader = None
             self._end(reading)
         return found
 

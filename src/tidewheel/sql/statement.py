@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from tidewheel.errors import QueryError
-from tidewheel.sql.changes import SYSTEM, Change, Insert, change_of
+from tidewheel.read.bounded import is_bounded, walk
+from tidewheel.sql.changes import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
 from tidewheel.sql.hints import Hint, hints_of
 from tidewheel.sql.mistakes import pointed
@@ -27,6 +28,8 @@ _LONGEST = 1 << 20
 """Characters of a statement. DuckDB's parser takes longer ones, but nobody writes them."""
 _SHORT = 10_000
 """Characters of a statement that is remembered, so that it is looked at once."""
+LONG = 1 << 16
+"""Characters of a statement that is parsed in this process; longer ones are in a process apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +59,22 @@ class Statement:
     hints: tuple[Hint, ...]
     """Of tables that it names once."""
     direct: Direct | None
+    bounded: bool
+    """Whether it may run in this process: no single call of a function in it takes long, or makes much."""
 
 
 def parse(text: str) -> Statement | Change:
     """Look at a statement. Raises QueryError if it is not one that can be run here, and says what to do instead."""
-    return _remembered(text, text) if len(text) <= _SHORT else _parsed(text, text)
-
-
-def parse_rows(insert: Insert) -> Statement:
-    """Look at the statement that makes the rows of an INSERT."""
-    found = _remembered(insert.rows, insert.text) if len(insert.rows) <= _SHORT else _parsed(insert.rows, insert.text)
-    assert isinstance(found, Statement)
-    return found
+    return remembered(text, text) if len(text) <= _SHORT else parsed(text, text)
 
 
 @lru_cache(maxsize=512)
-def _remembered(text: str, original: str) -> Statement | Change:
-    return _parsed(text, original)
+def remembered(text: str, original: str) -> Statement | Change:
+    return parsed(text, original)
 
 
-def _parsed(text: str, original: str) -> Statement | Change:
+def parsed(text: str, original: str) -> Statement | Change:
+    """Look at a statement. `original`: the one that it is a part of."""
     if not text.strip():
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     if len(text) > _LONGEST:
@@ -91,7 +90,7 @@ def _parsed(text: str, original: str) -> Statement | Change:
             raise refused_statement(tree, text, explained=bool(explain))
         return change_of(tree, text)
     facts = _Facts(original)
-    nodes = list(_walk(tree))
+    nodes = list(walk(tree))
     facts.look(nodes)
     if facts.shows_tables and (explain or (tree["node"].get("from_table") or {}).get("type") != "SHOW_REF"):
         raise QueryError("SHOW TABLES is a statement of its own; within others, ask system.tables")
@@ -105,7 +104,8 @@ def _parsed(text: str, original: str) -> Statement | Change:
         facts.shows_tables,
         summary,
         facts.hints(nodes),
-        direct_of(tree) if not explain and not facts.system else None,
+        direct_of(tree) if not explain and not facts.system and len(text) <= LONG else None,
+        is_bounded(nodes, text),
     )
 
 
@@ -208,16 +208,3 @@ def _common_names(node: dict[str, Any]) -> Iterator[str]:
 def _place(node: dict[str, Any]) -> tuple[int, int]:
     at = node.get("query_location", _NOWHERE)
     return (at, node.get("query_location_length") or 1) if isinstance(at, int) and at < _NOWHERE else (-1, 0)
-
-
-def _walk(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every node but constants, of which there may be very many. Without recursion: statements can be deeper than Python goes."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if node.get("class") != "CONSTANT":
-                yield node
-                left.extend(value for value in node.values() if value.__class__ in (dict, list))
-        elif isinstance(node, list):
-            left.extend(node)

@@ -1,0 +1,215 @@
+"""A piece of work in a process apart: what DuckDB might not end in time, or within its memory, if it were asked to.
+
+The worker (`sql/apart_process.py`) has DuckDB and nothing else of the warehouse: rows of tables come to it from here, where they are
+pinned and scanned as ever, and what it makes of them comes back batch by batch. All that it says is handled by the thread that waits for
+its answer, which looks at the clock and at the worker's memory meanwhile, and ends the worker if it takes more than it may.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.env.workers import EndedError, Worker, workers
+from tidewheel.errors import LimitError, QueryError, TidewheelError
+from tidewheel.read.limits import NEVER, shown
+
+# from here to there
+JOB, BATCH, END, FAIL, GO, STOP = 1, 2, 3, 4, 5, 6
+# and back
+SCAN, NEXT, LEAVE, BOUND, SCHEMA, ROWS, DONE, ERROR = 10, 11, 12, 13, 14, 15, 16, 17
+
+_SLACK = 64 << 20
+"""Bytes that a worker may have besides those of the work: its threads, and what DuckDB keeps."""
+
+_RETIRED = 256 << 20
+"""Bytes; a worker that keeps so much more than it began with does no other work."""
+
+_GRACE = 0.25
+"""Seconds that a worker is given to stop what nobody wants any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What went wrong in a worker."""
+
+    kind: str
+    """`memory`, `interrupted`, `query`: a message of DuckDB's, or `said`: one of ours."""
+    message: str
+
+
+class WrongError(Exception):
+    """The work failed; `wrong` says how."""
+
+    def __init__(self, wrong: Wrong) -> None:
+        super().__init__(wrong.message)
+        self.wrong = wrong
+
+
+Opens = Callable[[Any], Iterable[pa.RecordBatch]]
+"""Begins a scan that the worker asks for."""
+
+
+class Apart:
+    """One piece of work, done for one thread. `close` it in any case."""
+
+    def __init__(self, job: dict[str, Any], opens: Opens, memory: float, alive: Callable[[], None]) -> None:
+        """`memory`: bytes that the work may take. `alive` raises if nobody wants it any more; to start a process is not its time."""
+        self._opens = opens
+        self._memory = memory
+        self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        self._failures: list[BaseException] = []
+        self._check: Callable[[], None] = alive
+        self._over = False
+        self._worker: Worker | None = workers.take(alive)
+        self._most = NEVER
+        if memory != NEVER and self._worker.memory():
+            self._most = self._worker.base + memory + _SLACK
+        try:
+            self._tell(JOB, data=_dumped({**job, "memory": None if memory == NEVER else int(memory)}))
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- what its user does -----------------------------------------------------------------------------
+
+    def tell(self, kind: int, check: Callable[[], None]) -> None:
+        self._check = check
+        self._tell(kind)
+
+    def until(self, wanted: Iterable[int], check: Callable[[], None]) -> tuple[int, Any]:
+        """The next word of these kinds. Raises WrongError if the work failed, and what `check` raises."""
+        self._check = check
+        while True:
+            kind, number, data = self._hear()
+            if kind == SCAN:
+                self._scan(number, pickle.loads(data))
+            elif kind == NEXT:
+                self._next(number)
+            elif kind == LEAVE:
+                self._scans.pop(number, None)
+            elif kind == ERROR:
+                self._over = True
+                raise self._failure() or WrongError(pickle.loads(data))
+            else:
+                self._over = self._over or kind == DONE
+                if kind in wanted:
+                    return kind, data
+
+    def close(self) -> None:
+        """Let the worker go, to its next work or for good. May be called twice."""
+        worker, self._worker = self._worker, None
+        self._scans.clear()
+        self._failures.clear()  # an error that is reached from its own traceback would stay, and all its frames with it
+        if worker is None:
+            return
+        if not self._over:
+            self._over = _stopped(worker)
+        if self._over and worker.memory() <= worker.base + _RETIRED:
+            workers.give_back(worker)
+        else:
+            workers.end(worker)
+
+    # ---- what the worker asks for -----------------------------------------------------------------------
+
+    def _scan(self, number: int, asked: Any) -> None:
+        try:
+            self._scans[number] = iter(self._opens(asked))
+        except Exception as e:
+            self._failures.append(e)
+
+    def _next(self, number: int) -> None:
+        scan = self._scans.get(number)
+        batch: pa.RecordBatch | None = None
+        try:
+            batch = next(scan, None) if scan is not None else None
+        except Exception as e:
+            self._scans.pop(number, None)
+            self._failures.append(e)
+        if batch is not None:
+            self._tell(BATCH, number, packed(batch))
+        else:
+            self._tell(FAIL if self._failures else END, number)
+
+    def _failure(self) -> BaseException | None:
+        return next((one for one in self._failures if isinstance(one, TidewheelError)), None) or next(iter(self._failures), None)
+
+    # ---- the talk ---------------------------------------------------------------------------------------
+
+    def _tell(self, kind: int, number: int = 0, data: Any = b"") -> None:
+        assert self._worker is not None
+        try:
+            self._worker.line.send(kind, number, data, self._look)
+        except EndedError:
+            raise self._ended() from None
+
+    def _hear(self) -> tuple[int, int, Any]:
+        assert self._worker is not None
+        try:
+            return self._worker.line.receive(pa.allocate_buffer, self._look)
+        except EndedError:
+            raise self._ended() from None
+
+    def _look(self) -> None:
+        """Whether it goes on. Whoever called is told why not; the worker is ended when it is let go of."""
+        self._check()
+        worker = self._worker
+        if self._most != NEVER and worker is not None and worker.memory() > self._most:
+            workers.end(worker)
+            raise too_large(self._memory)
+
+    def _ended(self) -> Exception:
+        """It was out of memory in a place where nothing but its end was left to it."""
+        return too_large(self._memory) if self._most != NEVER else WrongError(Wrong("said", "the process of the statement has ended"))
+
+
+def too_large(memory: float) -> LimitError:
+    return LimitError(
+        f"the statement needs more than {shown(memory)} of memory, its max_bytes; narrow it, or raise max_bytes= "
+        "(for all: Settings.query_bytes)"
+    )
+
+
+def _stopped(worker: Worker) -> bool:
+    """Ask a worker to stop what it does; whether it has."""
+    give_up = monotonic() + _GRACE
+
+    def patient() -> None:
+        if monotonic() > give_up:
+            raise EndedError
+
+    with suppress(EndedError, OSError, ValueError):
+        worker.line.send(STOP, check=patient)
+        while True:
+            kind, number, _ = worker.line.receive(bytearray, patient)
+            if kind == NEXT:
+                worker.line.send(FAIL, number, check=patient)
+            if kind in (DONE, ERROR):
+                return True
+    return False
+
+
+def packed(batch: pa.RecordBatch) -> pa.Buffer:
+    """A batch with its schema, as one message."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as out:
+        out.write_batch(batch)
+    return sink.getvalue()
+
+
+def unpacked(data: Any) -> pa.RecordBatch:
+    """The inverse; the rows stay where they are."""
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as e:
+        raise QueryError(f"a parameter of the statement cannot be handed on: {e}") from None

@@ -1,0 +1,156 @@
+"""One run of a statement in a process apart. Its tables are scanned here, within its limits; its errors are those it would have here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.errors import CancelledError, QueryError
+from tidewheel.read import apart
+from tidewheel.read.apart import Apart, Wrong, WrongError, unpacked
+from tidewheel.read.limits import Cancellable, Limits
+from tidewheel.sql.changes import Change
+from tidewheel.sql.database import working_memory
+from tidewheel.sql.explained import Explained
+from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.parameters import Parameters
+from tidewheel.sql.reading import BATCH_ROWS, Inputs, out_of_memory, too_late
+from tidewheel.sql.scan import Scan
+from tidewheel.sql.statement import Statement
+
+
+class _Clock:
+    """The time of a statement: it runs while the statement is worked on, not while its reader does something else."""
+
+    def __init__(self, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
+        self._limits = limits
+        self._of = of
+        self.left = limits.seconds - spent
+        self._deadline = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        began = perf_counter()
+        self._deadline = began + self.left
+        try:
+            yield
+        finally:
+            self.left -= perf_counter() - began
+
+    def check(self) -> None:
+        self.wanted()
+        if perf_counter() > self._deadline:
+            raise too_late(self._limits.seconds)
+
+    def wanted(self) -> None:
+        if self._of.cancelled:
+            raise CancelledError("the statement was cancelled; ask it again")
+
+
+class ApartReading:
+    """Used by one thread, `interrupt` by any. `close` it in any case. What `sql/reading.py` is in this process."""
+
+    def __init__(self, inputs: Inputs, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
+        """`spent`: seconds of the limit that are used up already."""
+        self._inputs = inputs
+        self._limits = limits
+        self._memory = working_memory(limits.bytes)
+        self._clock = _Clock(limits, of, spent)
+        self._apart: Apart | None = None
+        self._bound: tuple[str, Parameters, bool] | None = None
+        self.scans: list[Scan] = []
+
+    def bind(self, text: str, parameters: Parameters) -> None:
+        """Names and types are known to be right then."""
+        self._ask({"kind": "statement", "text": text, "parameters": parameters, "batch_rows": BATCH_ROWS})
+
+    def begin(self) -> pa.Schema:
+        """Let the first rows come."""
+        with self._working() as work:
+            work.tell(apart.GO, self._clock.check)
+            kind, data = work.until((apart.SCHEMA, apart.DONE), self._clock.check)
+        assert kind == apart.SCHEMA
+        return pa.ipc.read_schema(data)
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next rows; None: there are no more."""
+        with self._working() as work:
+            kind, data = work.until((apart.ROWS, apart.DONE), self._clock.check)
+        return unpacked(data) if kind == apart.ROWS else None
+
+    def explain(self, text: str, parameters: Parameters, analyze: bool) -> Explained:
+        """How it would be run, or, with `analyze`, was."""
+        self.close()
+        self._ask({"kind": "explain", "text": text, "parameters": parameters, "analyze": analyze})
+        with self._working() as work:
+            work.tell(apart.GO, self._clock.check)
+            _, data = work.until((apart.DONE,), self._clock.check)
+        found: Explained = pickle.loads(data)
+        return found
+
+    def _ask(self, job: dict[str, Any]) -> None:
+        tables = {name: (table.spec, table.about) for name, table in self._inputs.tables.items()}
+        self._clock.wanted()
+        given = {**job, "root": str(self._inputs.root), "tables": tables, "others": dict(self._inputs.others)}
+        self._apart = Apart(given, self._open, self._memory, self._clock.wanted)
+        with self._working() as work:
+            work.until((apart.BOUND, apart.DONE), self._clock.check)
+
+    def _open(self, asked: tuple[str, list[str], Any]) -> Iterator[pa.RecordBatch]:
+        scan = self._inputs.scan(*asked, self._limits, self._clock.left)
+        self.scans.append(scan)
+        return iter(scan)
+
+    @contextmanager
+    def _working(self) -> Iterator[Apart]:
+        assert self._apart is not None
+        try:
+            with self._clock.running():
+                yield self._apart
+        except WrongError as e:
+            raise _error(e.wrong, self._memory, self._inputs.columns()) from None
+
+    def interrupt(self) -> None:
+        """Whoever waits looks every few milliseconds whether the statement was cancelled."""
+
+    def close(self) -> None:
+        """Let the process go on to other work. May be called twice."""
+        work, self._apart = self._apart, None
+        if work is not None:
+            work.close()
+
+
+def parsed_apart(text: str, original: str, limits: Limits) -> Statement | Change:
+    """What a long statement is; looking at it is a part of its time."""
+    clock = _Clock(limits, _Wanted())
+    memory = working_memory(limits.bytes)
+    work = Apart({"kind": "parse", "text": text, "original": original}, iter, memory, clock.wanted)
+    try:
+        with clock.running():
+            found: Statement | Change = pickle.loads(work.until((apart.DONE,), clock.check)[1])
+        return found
+    except WrongError as e:
+        raise _error(e.wrong, memory, []) from None
+    finally:
+        work.close()
+
+
+class _Wanted:
+    cancelled = False
+
+
+def _error(wrong: Wrong, memory: float, columns: list[str]) -> Exception:
+    match wrong.kind:
+        case "memory":
+            return out_of_memory(memory, wrong.message)
+        case "interrupted":
+            return CancelledError("the statement was interrupted; ask it again")
+        case "query":
+            return QueryError(said_by_duckdb(wrong.message, columns))
+        case _:
+            return QueryError(wrong.message)
