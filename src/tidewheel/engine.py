@@ -83,7 +83,9 @@ class LocalEngine:
             self.epoch = self._lease.epoch
             self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced)
             self._ranges: RangeFiles | None = None
-            self.flusher = Flusher(self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self.tenure.look)
+            self.flusher = Flusher(
+                self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self._condemn, self.tenure.look
+            )  # fmt: skip
             self._tables: dict[str, LocalTable] = {}
             orphans = self._sweep()
             if before is not None:  # its owner may have died between the catalog's knowing a table and its folder's being made
@@ -228,17 +230,21 @@ class LocalEngine:
             self.tenure.look()
             records = self._fenced_by(lambda: self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
             del self._tables[name]
-            held = {c.record.file for c in table.publisher.version.chunks}
+            held = {c.record.file for c in (*table.publisher.version.chunks, *self._condemned)}  # these go when nobody reads them
             for record in records:
                 if record.file not in held:
                     self.files.remove(record.file)
             for chunk in table.publisher.version.chunks:
-                chunk.condemn()
-                self._condemned.add(chunk)
+                self._condemn(chunk)
             table.publisher.log.drop()
             self.files.remove_folder(names.table_folder(table.record.id))
         if name + SUFFIX in self._tables:
             self.drop(name + SUFFIX)
+
+    def _condemn(self, chunk: ChunkLike) -> None:
+        """A chunk left its table: its file is deleted when nothing reads it any more."""
+        self._condemned.add(chunk)
+        chunk.condemn()
 
     @contextmanager
     def still(self) -> Iterator[list[LocalTable]]:

@@ -29,7 +29,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.read.changes import rows_by_generation
 from tidewheel.read.coordinator import Coordinator, pair
 from tidewheel.read.local_result import LocalResult
-from tidewheel.read.pinned import PinnedVersion
+from tidewheel.read.pinned import PinnedVersion, split
 from tidewheel.read.pins import Pins, chunks_of, fresh_of
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
@@ -89,9 +89,13 @@ class LocalTable:
     def recover(self, step: Step) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged. Called once, before the table is used."""
         skip = self.engine.settings.damaged_log == "skip"
-        done = recover(self.publisher, self.engine.files, self.engine.catalog.coverage(self.record.id), skip, step)
+        coverage = self.engine.catalog.coverage(self.record.id)
+        held = {(c.record.server, c.record.late, c.record.generation_lo, c.record.generation_hi) for c in self.publisher.version.chunks}
+        self.publisher.removed = [c.generation_hi for c in coverage if (c.server, c.late, c.generation_lo, c.generation_hi) not in held]
+        done = recover(self.publisher, self.engine.files, coverage, skip, step)
         if done is not None:
             self.packages.add(done.packages)
+        self.engine.flusher.tidy(self.publisher)
         return done
 
     # ---- writing ----------------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ class LocalTable:
         found = LocalResult(self.coordinator, version, query)
         trees = version.trees
         return Pin(
-            self.pins.add(version), version.generation, chunks_of(found), version.masks, sum(t.rows for t in trees),
+            self.pins.add(version), version.generation, chunks_of(found), version.masks_for_others(), sum(t.rows for t in trees),
             sum(run.bytes for t in trees for run in t.holders[: t.count]),
         )  # fmt: skip
 
@@ -298,11 +302,16 @@ class LocalTable:
         disk = list(version.chunks)
         old = sum(c.record.rows for c in disk)
         return TableState(
-            rows=len(LocalResult(self.coordinator, version, Query())) if version.masks else fresh + old,
+            rows=self._count(version) if version.hidden else fresh + old,
             fresh_rows=fresh, historical_rows=old, chunks=len(disk), trees=len(version.live), sealed=len(version.sealed),
             memory_bytes=sum(run.bytes for t in trees for run in t.holders[: t.count]), disk_bytes=sum(c.record.bytes for c in disk),
             generation=version.generation,
         )  # fmt: skip
+
+    def _count(self, version: Version) -> int:
+        """The rows that are seen of a version with masks: only what these touch is looked at."""
+        whole, rest = split(version)
+        return sum(chunk.record.rows for chunk in whole) + len(LocalResult(self.coordinator, rest, Query()))
 
     def metrics(self) -> TableMetrics:
         return replace(self.publisher.metrics)

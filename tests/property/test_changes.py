@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 import tidewheel as tw
 from tests.conftest import SOAK, examples
+from tidewheel.index.version import Version
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.read.changes import rows_by_generation
+from tidewheel.read.local_result import LocalResult
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import NEVER, OracleTable, rows_of, same_rows
 from tidewheel.testing.strategies import SERIAL, TIME, Stream, TableCase, table_cases, wheres
@@ -110,15 +113,28 @@ class Changes(RuleBasedStateMachine):
         note(f"generations {after} .. {upto} of {top}")
         return after, upto
 
+    @property
+    def horizon(self) -> int:
+        return self.table.publisher.version.horizon
+
     def between(self, after: int, upto: int) -> OracleTable:
-        """The oracle with no other rows."""
-        rows = [row for row in self.oracle.rows if row.born > after]
-        return OracleTable(self.oracle.schema, self.oracle.time, self.oracle.key, rows, upto)
+        """The oracle with no other rows. Of those before the horizon, what was replaced up to it is left out."""
+        seen = max(upto, self.horizon)
+        rows = [row for row in self.oracle.rows if after < row.born <= upto]
+        return OracleTable(self.oracle.schema, self.oracle.time, self.oracle.key, rows, seen)
+
+    def asked(self, ask: Callable[[], tw.Result]) -> tw.Result:
+        """The answer to a question, of a moment with one horizon: a flush in the background may raise it."""
+        while True:
+            before = self.horizon
+            result = ask()
+            if self.horizon == before:
+                return result
 
     @rule(a=fractions, b=fractions)
     def changes(self, a: float, b: float) -> None:
         after, upto = self.interval(a, b)
-        result = self.table.query(Query(after=after, upto=upto))
+        result = self.asked(lambda: self.table.query(Query(after=after, upto=upto)))
         expected = self.between(after, upto).query()
         assert len(result) == len(expected)
         same_rows(result.to_arrow(), expected)
@@ -131,24 +147,34 @@ class Changes(RuleBasedStateMachine):
         self.stream.rng = rng
         plain = {n: v if n != "key" or isinstance(v, tuple) else (v, v) for n, v in asked.items()}
         where, condition = (None, None) if which is None else wheres()[which]
-        result = self.table.query(Query(after=after, upto=upto, where=where, columns=[SERIAL], **asked))
+        result = self.asked(lambda: self.table.query(Query(after=after, upto=upto, where=where, columns=[SERIAL], **asked)))
         same_rows(result.to_arrow(), self.between(after, upto).query(where=condition, columns=[SERIAL], **plain))
 
     @rule(a=fractions)
     def as_it_was(self, a: float) -> None:
         upto = round(a * self.oracle.generation)
-        same_rows(self.table.query(Query(upto=upto)).to_arrow(), self.oracle.query(at=upto))
+        try:
+            result = self.table.query(Query(upto=upto))
+        except tw.QueryError as e:
+            assert upto < self.horizon, e
+        else:
+            same_rows(result.to_arrow(), self.oracle.query(at=upto))
 
     @rule(a=fractions, most=st.sampled_from([None, 0, 1, 30, 1000]))
     def count(self, a: float, most: int | None) -> None:
         after = round(a * self.oracle.generation)
-        counts = Counter(row.born for row in self.oracle.rows if row.born > after)
+        version = self.table.publisher.version
+        unmasked = Version(version.generation, version.chunks, version.sealed, version.live, (), version.coders)
+        stored = LocalResult(self.table.coordinator, unmasked, Query(columns=[SERIAL])).to_arrow()[SERIAL].to_pylist()
+        born = {row.values[SERIAL]: row.born for row in self.oracle.rows}
+        assert {row.values[SERIAL] for row in self.oracle.rows if row.died == NEVER} <= set(stored)
+        counts = Counter(born[serial] for serial in stored if born[serial] > after)
         want: list[tuple[int, int]] = []
         for generation in sorted(counts):
             want.append((generation, counts[generation] + (want[-1][1] if want else 0)))
         if most is not None:
             want = [pair for pair in want if pair[1] <= most] or want[:1]
-        assert rows_by_generation(self.table.publisher.version, after, None, most) == want
+        assert rows_by_generation(version, after, None, most) == want
 
     def teardown(self) -> None:
         try:
@@ -163,13 +189,16 @@ class Changes(RuleBasedStateMachine):
             shutil.rmtree(self.root, ignore_errors=True)
 
     def every_row_once(self) -> None:
-        """A reader that takes the changes piece by piece has at the end what the table had, replaced rows included."""
+        """A reader that takes the changes piece by piece has at the end what the table had, with rows that were replaced later and are
+        still there."""
+        while any(job for job in self.table.publisher.jobs):
+            self.table.flush()
         cuts = sorted(self.stream.rng.choices(range(self.oracle.generation + 1), k=8))
         found: list[pa.RecordBatch] = []
         for after, upto in zip([0, *cuts], [*cuts, self.oracle.generation], strict=True):
             found += self.table.query(Query(after=after, upto=upto)).to_batches()
         ends = [*cuts, self.oracle.generation]
-        same_rows(found, [r.values for r in self.oracle.rows if r.died == NEVER or next(e for e in ends if e >= r.born) < r.died])
+        same_rows(found, [r.values for r in self.oracle.rows if max(self.horizon, next(e for e in ends if e >= r.born)) < r.died])
 
 
 @pytest.mark.timeout(20 * 300 if SOAK else 300)

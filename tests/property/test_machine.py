@@ -175,6 +175,19 @@ class Machine(RuleBasedStateMachine):
         return asked, plain
 
     @rule()
+    def replace_everything(self) -> None:
+        batch = self.stream.batch(7)
+        self.table.replace(batch, time=(None, None))
+        self.oracle.replace(batch, (None, None))
+
+    @rule()
+    def nothing_is_left_over(self) -> None:
+        """What the disk has is what the table has, and what a result still reads."""
+        assert self.wh is not None
+        report = self.wh.check()
+        assert report.ok and not report.problems, report
+
+    @rule()
     def count(self) -> None:
         assert self.table.rows == self.oracle.count()
         same_rows(self.table.query().to_arrow(), self.oracle.query())

@@ -17,6 +17,7 @@ import pytest
 import tidewheel as tw
 from tests.chunks import BLOCK_ROWS, ChunkFile
 from tidewheel.chunk import writer
+from tidewheel.index.hidden import Hidden
 from tidewheel.index.run import EVERY_ROW, Batch, Run, coalesce
 from tidewheel.index.tree import Tree
 from tidewheel.local_table import LocalTable
@@ -229,11 +230,11 @@ def test_what_was_erased_never_comes_back(tmp_path: Path) -> None:
     book = Book(tmp_path / "wh")
     with book.wh:
         book.insert(10)
-        book.table.replace(rows([]), time=(None, None))
+        book.table.replace(rows([]), time=(None, 8_999_999))
         assert len(book.changes(None, 1)) == 10
         publisher = book.engine.publisher
-        publisher.version.masks = tuple(replace(mask, reason="erasure") for mask in publisher.version.masks)
-        assert book.changes(None, 1) == [] == book.changes(0, 1)
+        publisher.version.hidden = Hidden(replace(mask, reason="erasure") for mask in publisher.version.masks)
+        assert book.changes(None, 1) == [9] == book.changes(0, 1)
 
 
 # ---- what is stored -------------------------------------------------------------------------------------------

@@ -55,10 +55,11 @@ def backup(
     target.make_root()
     with hold(str(place), shared=False):
         before = _before(target)
-        upto = _cut(engine)
-        with engine.still() as tables:
-            pinned = [table.publisher.version for table in tables]
-            snapshot = engine.catalog.snapshot(upto)
+        with engine.flusher.keeping():  # what a table had at the cut, it has at the pin
+            upto = _cut(engine)
+            with engine.still() as tables:
+                pinned = [table.publisher.version for table in tables]
+                snapshot = engine.catalog.snapshot(upto)
         if before.warehouse not in ("", snapshot.warehouse):
             raise InputError(f"{place} holds a backup of another warehouse; choose another folder")
         work = _Backup(engine.files, target, before, verify)

@@ -28,6 +28,7 @@ def faults(conn: Connection) -> list[str]:
             found.append(f"row {row[1]} of {row[0]} belongs to a row of {row[2]} that is not there")
     for part, generation in (
         (chunks, chunks.c.generation_hi),
+        (chunks, chunks.c.generation_removed),
         (masks, masks.c.generation),
         (packages, packages.c.generation),
         (stream_batches, stream_batches.c.generation),
@@ -63,7 +64,10 @@ def cut(copy: Connection, upto: Mapping[int, int]) -> None:
     copy.execute(delete(tables).where(tables.c.id.not_in(upto)))
     for table_id, generation in upto.items():
         of_table = chunks.c.table_id == table_id
-        copy.execute(delete(chunks).where(of_table, chunks.c.generation_lo > generation))
+        if copy.execute(select(chunks.c.id).where(of_table, chunks.c.generation_removed > generation)).first():
+            raise StorageError(f"a chunk that table {table_id} had at generation {generation} left it since; try again")
+        gone = (chunks.c.generation_lo > generation) | chunks.c.generation_removed.is_not(None)  # removed: kept for the log's sake
+        copy.execute(delete(chunks).where(of_table, gone))
         if copy.execute(select(chunks.c.id).where(of_table, chunks.c.generation_hi > generation)).first():
             raise StorageError(f"a chunk of table {table_id} holds rows from before and after generation {generation}; try again")
         copy.execute(delete(masks).where(masks.c.table_id == table_id, masks.c.generation >= generation))

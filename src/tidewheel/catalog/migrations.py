@@ -118,4 +118,9 @@ def first_version(conn: Connection) -> None:
     conn.execute(text("INSERT INTO warehouse (uuid, format_version, created) VALUES (:uuid, 1, :created)"), row)
 
 
-MIGRATIONS: tuple[Migration, ...] = (first_version,)
+def with_horizon(conn: Connection) -> None:
+    """Chunks leave their tables: from which generation on a table can be read is remembered. Until now, none ever left."""
+    conn.exec_driver_sql("ALTER TABLE tables ADD COLUMN horizon BIGINT NOT NULL DEFAULT 0")
+
+
+MIGRATIONS: tuple[Migration, ...] = (first_version, with_horizon)

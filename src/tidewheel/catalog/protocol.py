@@ -38,7 +38,7 @@ class CatalogReader(Protocol):
         ...
 
     def coverage(self, table_id: int) -> list[Coverage]:
-        """Which rows of its log are or were in chunks of the table, removed ones included."""
+        """Which rows of its log are or were in chunks of the table, removed ones included until a commit forgets them."""
         ...
 
     def masks(self, table_id: int) -> list[MaskRecord]:

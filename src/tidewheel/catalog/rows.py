@@ -43,6 +43,7 @@ def table_row(spec: TableSpec, kind: str) -> dict[str, Any]:
         "name": spec.name,
         "kind": kind,
         "generation": 0,
+        "horizon": 0,
         "arrow_schema": spec.schema.serialize().to_pybytes(),
         "layout": spec.layout_json(),
         "partition": spec.partition,
@@ -77,7 +78,7 @@ def table_record(row: Any, field_ids: Iterable[int]) -> TableRecord:
         raise WrongValueError("layout", layout, f"possible ({e})") from e
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
         raise WrongValueError("layout", layout, f"the layout of a table ({e!r})") from e
-    return TableRecord(number, spec, row.kind, generation)
+    return TableRecord(number, spec, row.kind, generation, check.generation("horizon", row.horizon))
 
 
 def chunk_row(chunk: ChunkRecord) -> dict[str, Any]:

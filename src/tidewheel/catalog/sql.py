@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, bindparam, delete, func, insert, select, update
 
 from tidewheel.catalog import copies, rows
 from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
@@ -47,6 +47,9 @@ def open_sqlite(path: str | Path) -> SqlCatalog:
     path = Path(path).absolute()
     return SqlCatalog(sqlite_engine(path), str(path))
 
+
+_AT_ONCE = 500
+"""Names that are looked for by one statement."""
 
 BATCHES_KEPT = 1000
 """Of a stream: the last says all, but a backup may need the one that was the last at its generation."""
@@ -204,8 +207,7 @@ class SqlCatalog:
             _remove_chunks(conn, commit)
             _add_packages(conn, commit)
             _add_batches(conn, commit)
-            if commit.masks:
-                conn.execute(insert(masks), [{"table_id": commit.table_id, **asdict(m)} for m in commit.masks])
+            _change_masks(conn, commit)
             if commit.servers:
                 conn.execute(delete(servers).where(servers.c.table_id == commit.table_id))
                 conn.execute(insert(servers), [{"table_id": commit.table_id, **asdict(s)} for s in commit.servers])
@@ -304,6 +306,9 @@ def _grow(conn: Connection, commit: Commit) -> None:
             "The owner's picture of the table is out of date: open the warehouse again"
         )
     conn.execute(update(tables).where(tables.c.id == commit.table_id).values(generation=commit.generation))
+    if commit.horizon:
+        behind = (tables.c.id == commit.table_id) & (tables.c.horizon < commit.horizon)
+        conn.execute(update(tables).where(behind).values(horizon=commit.horizon))
 
 
 def _add_chunks(conn: Connection, commit: Commit) -> None:
@@ -322,13 +327,35 @@ def _remove_chunks(conn: Connection, commit: Commit) -> None:
         done = conn.execute(update(chunks).where(held, chunks.c.id == id_).values(generation_removed=commit.generation))
         if done.rowcount != 1:
             raise StorageError(f"chunk {id_} is to leave table {commit.table_id}, which does not hold it; nothing was changed")
+    if commit.forget:
+        gone = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_not(None)
+        conn.execute(delete(chunks).where(gone, chunks.c.generation_hi <= commit.forget))
+
+
+def _change_masks(conn: Connection, commit: Commit) -> None:
+    if commit.masks:
+        conn.execute(insert(masks), [{"table_id": commit.table_id, **asdict(m)} for m in commit.masks])
+    if commit.drop_masks:
+        m = masks.c
+        named = [m.table_id == commit.table_id, m.time_lo == bindparam("lo"), m.time_hi == bindparam("hi")]
+        named += [m.generation == bindparam("g"), m.reason == bindparam("why")]
+        gone = [{"lo": one.time_lo, "hi": one.time_hi, "g": one.generation, "why": one.reason} for one in commit.drop_masks]
+        conn.execute(delete(masks).where(*named), gone)
 
 
 def _add_packages(conn: Connection, commit: Commit) -> None:
-    for new in commit.packages:  # one by one, so that a name twice in one commit is found as well
-        if old := _package(conn, commit.table_id, new.name):
-            raise ExistsError(f"package {new.name!r} was loaded before, with generation {old.generation} and {old.rows} rows; skip it")
-        conn.execute(insert(packages).values(table_id=commit.table_id, **asdict(new)))
+    for start in range(0, len(commit.packages), _AT_ONCE):
+        new = commit.packages[start : start + _AT_ONCE]
+        names = [one.name for one in new]
+        query = select(packages.c.name, packages.c.generation, packages.c.rows, packages.c.rejected)
+        old = conn.execute(query.where(packages.c.table_id == commit.table_id, packages.c.name.in_(names)))
+        there = {row.name: PackageRecord(*row) for row in old}
+        for one in new:
+            if known := there.get(one.name):
+                before = f"with generation {known.generation} and {known.rows} rows"
+                raise ExistsError(f"package {one.name!r} was loaded before, {before}; skip it")
+            there[one.name] = one  # a name twice in one commit is found as well
+        conn.execute(insert(packages), [{"table_id": commit.table_id, **asdict(one)} for one in new])
 
 
 def _add_batches(conn: Connection, commit: Commit) -> None:

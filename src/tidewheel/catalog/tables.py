@@ -1,7 +1,7 @@
 """The catalog's tables as queries see them: the newest version. `migrations.py` makes them; a test keeps the two equal.
 
 Every row below a table hangs on `tables.id` and goes with it (ON DELETE CASCADE), so a drop is one DELETE.
-Rows of removed chunks stay, with `generation_removed`: a version that was pinned before can still be explained.
+Rows of removed chunks stay, with `generation_removed`, for as long as a log may have their rows: recovery must not bring these back.
 `markers` and `sources` are for derived tables; they are here because a format cannot gain them later without a migration.
 """
 
@@ -119,6 +119,7 @@ tables = Table(
     Column("arrow_schema", StoredBytes, nullable=False),
     _text("layout"),
     _text("partition"),
+    Column("horizon", Int64, nullable=False, server_default="0"),
     sqlite_autoincrement=True,  # ids of dropped tables are never given again: files and lineage name them
 )
 
@@ -159,7 +160,7 @@ chunks = Table(
     Column("frame", UInt64, nullable=False),
     _int64("generation_removed", null=True),
 )
-# Removed chunks pile up; this index knows only those that are held, so reading a table costs what it holds now.
+# This index knows only chunks that are held, so reading a table costs what it holds now.
 Index(
     "chunks_held",
     chunks.c.table_id,

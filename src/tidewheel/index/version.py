@@ -7,12 +7,14 @@ neither changed nor deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.index.hidden import Hidden
 from tidewheel.index.regions import WORTH, RegionIndex
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
@@ -21,6 +23,9 @@ from tidewheel.model.records import ChunkRecord, MaskRecord
 
 REVERSIBLE = ("replace", "overwrite")
 """Masks for these reasons came with the generation after theirs, and before it nothing was hidden. All others hide for good."""
+
+SETTLED = "settled"
+"""The reason of masks whose interval cannot be read as it was before them any more."""
 
 
 class ChunkLike(Holder, Protocol):
@@ -94,12 +99,49 @@ class ChunkSet:
         new._pack()
         return new
 
+    def without(self, ids: Collection[str]) -> ChunkSet:
+        """These less some. Its elders keep the list and matrix that have them, and so the chunks, for as long as they are read."""
+        if not ids:
+            return self
+        kept = [i for i, chunk in enumerate(self) if chunk.record.id not in ids]
+        return self.only(kept)
+
+    def only(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> ChunkSet:
+        """The chunks of these numbers."""
+        new = ChunkSet(self.matrix.shape[1])
+        new.holders = [self.holders[i] for i in numbers]
+        new.count = len(new.holders)
+        new.matrix = np.zeros((max(16, new.count + new.count // 4), self.matrix.shape[1]), np.int64)
+        opened = self.matrix[numbers, OPEN]  # before the addresses, which other threads fill in at any time
+        new.matrix[: new.count] = self.matrix[numbers]
+        new.matrix[: new.count, OPEN] = opened
+        new._pack()
+        return new
+
     def __iter__(self) -> Iterator[ChunkLike]:
         return iter(self.holders[: self.count])
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit makes of a version: chunks and masks that come, and those that go because nothing is seen of them any more."""
+
+    add: tuple[ChunkLike, ...] = ()
+    remove: frozenset[str] = frozenset()
+    """Ids of chunks, perhaps of some that come with the same commit: rows that were replaced before they were written."""
+    masks: tuple[MaskRecord, ...] = ()
+    drop_masks: tuple[MaskRecord, ...] = ()
+    horizon: int = 0
+    """Earlier generations cannot be read any more once this is done."""
+    hidden: Hidden | None = None
+    """The masks after it; None: as before."""
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.remove or self.masks or self.drop_masks)
+
+
 class Version:
-    __slots__ = ("chunks", "coders", "generation", "live", "masks", "sealed", "settled")
+    __slots__ = ("chunks", "coders", "generation", "hidden", "horizon", "live", "sealed", "settled")
 
     def __init__(
         self,
@@ -107,9 +149,10 @@ class Version:
         chunks: ChunkSet,
         sealed: tuple[TreeView, ...],
         live: tuple[TreeView, ...],
-        masks: tuple[MaskRecord, ...],
+        masks: Hidden | Sequence[MaskRecord],
         coders: Sequence[KeyCoder],
         settled: int | None = None,
+        horizon: int = 0,
     ) -> None:
         self.generation = generation
         self.settled = generation if settled is None else settled
@@ -117,14 +160,34 @@ class Version:
         self.chunks = chunks
         self.sealed = sealed
         self.live = live
-        self.masks = masks
+        self.hidden = masks if isinstance(masks, Hidden) else Hidden(masks)
         self.coders = coders
         """Only grows; a descriptor's CODER counts into it."""
+        self.horizon = horizon
+        """The earliest generation that it can be read at: rows that were replaced up to it may be gone."""
+
+    @property
+    def masks(self) -> tuple[MaskRecord, ...]:
+        return self.hidden.records
 
     def at(self, generation: int) -> Version:
-        """With the masks that there were at an earlier generation. It still holds the rows that came later."""
-        masks = tuple(m for m in self.masks if m.generation < generation or m.reason not in REVERSIBLE)
-        return Version(generation, self.chunks, self.sealed, self.live, masks, self.coders)
+        """With the masks that there were at an earlier generation. It still holds the rows that came later.
+
+        Before its horizon, it is as at its horizon: of the rows that came up to then, those that were replaced stay hidden.
+        """
+        seen = max(generation, self.horizon)
+        masks = tuple(m for m in self.masks if m.generation < seen or m.reason not in REVERSIBLE)
+        hidden = self.hidden if len(masks) == len(self.masks) else Hidden(masks)
+        return Version(generation, self.chunks, self.sealed, self.live, hidden, self.coders, horizon=self.horizon)
+
+    def masks_for_others(self) -> tuple[MaskRecord, ...]:
+        """The masks for whoever reads its chunks without knowing its horizon: those before it hide for good."""
+        return tuple(replace(m, reason=SETTLED) if m.generation < self.horizon and m.reason in REVERSIBLE else m for m in self.masks)
+
+    def of_chunks(self, chunks: ChunkSet, trees: bool = True) -> Version:
+        """The same with other chunks, and perhaps without what is in memory."""
+        sealed, live = (self.sealed, self.live) if trees else ((), ())
+        return Version(self.generation, chunks, sealed, live, self.hidden, self.coders, self.settled, self.horizon)
 
     @property
     def trees(self) -> tuple[TreeView, ...]:

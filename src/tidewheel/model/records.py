@@ -19,6 +19,8 @@ class TableRecord:
     spec: TableSpec
     kind: str = BASE
     generation: int = 0
+    horizon: int = 0
+    """The earliest generation that it can still be read at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,12 @@ class Commit:
     remove: tuple[str, ...] = ()
     """Ids of chunks that leave the table with this commit."""
     masks: tuple[MaskRecord, ...] = ()
+    drop_masks: tuple[MaskRecord, ...] = ()
+    """Masks that hide nothing any more."""
+    horizon: int = 0
+    """The table cannot be read at earlier generations after this commit; less than it was: as it was."""
+    forget: int = 0
+    """Chunks that were removed, and whose rows all came up to this generation, are forgotten: no log has these rows any more."""
     packages: tuple[PackageRecord, ...] = ()
     batches: tuple[StreamBatchRecord, ...] = ()
     servers: tuple[ServerRecord, ...] = field(default=())

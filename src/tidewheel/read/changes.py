@@ -20,7 +20,8 @@ def rows_by_generation(version: Version, after: int, upto: int | None = None, mo
     """(generation, rows that came with it and those before it, from `after` on), for every generation with rows, in rising order.
 
     With `most`, the list ends before it would be exceeded, but has at least one generation: they cannot be divided. Rows that were
-    replaced since are counted. Of the chunks, only the column of generations is read, and not of all if `most` is reached before.
+    replaced since are counted, until their chunk leaves. Of the chunks, only the column of generations is read, and not of all if `most`
+    is reached before.
     """
     last = version.settled if upto is None else min(upto, version.settled)
     pieces, numbers = _pieces(version, after, last)

@@ -112,6 +112,11 @@ class Coordinator:
         if upto > version.settled:
             raise QueryError(f"upto: table {name!r} has only reached generation {version.settled}, not {upto}")
         if query.after is None:
+            if upto < version.horizon:
+                raise QueryError(
+                    f"upto: table {name!r} cannot be read any more as it was at generation {upto}: rows of it were replaced, and are gone. "
+                    f"The earliest generation it can be read at is {version.horizon}"
+                )
             _check_known(version, upto, name)
         return version.at(upto), Era(after, upto, self._generations)
 

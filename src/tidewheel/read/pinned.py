@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from tidewheel.errors import LimitError
-from tidewheel.index.version import Version
-from tidewheel.model.pieces import ROWS
+from tidewheel.index.version import ChunkSet, Version
+from tidewheel.model.pieces import ROWS, T0, T1
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
+from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.coordinator import Coordinator
 from tidewheel.read.local_result import LocalResult
 
@@ -38,6 +41,16 @@ class PinnedVersion:
     def query_at(self, version: Version, query: Query) -> LocalResult:
         """The same of another version of the table."""
         return LocalResult(self._coordinator, version, query)
+
+
+def split(version: Version) -> tuple[ChunkSet, Version]:
+    """The chunks that masks hide nothing of, and the version with only the rest: what must be looked at to know what is seen of it."""
+    if not version.hidden:
+        return version.chunks, version.of_chunks(ChunkSet(version.chunks.matrix.shape[1]))
+    regions = version.chunks.matrix[: version.chunks.count].copy()
+    regions[:, [T0, T1]] = INT64_MIN, INT64_MAX
+    touched = version.hidden.touches(regions)
+    return version.chunks.only(np.flatnonzero(~touched)), version.of_chunks(version.chunks.only(np.flatnonzero(touched)))
 
 
 def at_one_moment(look: Callable[[], list[Version]]) -> list[Version]:

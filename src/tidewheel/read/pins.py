@@ -6,11 +6,12 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
 
 from tidewheel.errors import NotFoundError
 from tidewheel.index.version import ChunkSet, Version
-from tidewheel.model.pieces import SOURCE
+from tidewheel.model.pieces import INDEX, SOURCE
 from tidewheel.model.records import ChunkRecord
 from tidewheel.read.local_result import LocalResult
 
@@ -95,11 +96,11 @@ class Pins:
 
 def fresh_of(version: Version, width: int) -> Version:
     """The version without its chunks: what only the owner has."""
-    return Version(version.generation, ChunkSet(width), version.sealed, version.live, version.masks, version.coders, version.settled)
+    return version.of_chunks(ChunkSet(width))
 
 
 def chunks_of(result: LocalResult) -> tuple[ChunkRecord, ...]:
     """The chunks that hold rows of a result, as far as the index can tell."""
     found = result.found
-    holders: list[Any] = [found.holder(piece) for piece, row in enumerate(found.pieces) if row[SOURCE] == 0]
-    return tuple(chunk.record for chunk in holders)
+    numbers = np.unique(found.pieces[found.pieces[:, SOURCE] == 0, INDEX])  # masks cut a chunk into several pieces
+    return tuple(found.version.chunks.holders[i].record for i in numbers.tolist())

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.errors import CorruptionError
+from tidewheel.index.hidden import Hidden
 from tidewheel.index.version import Version
 from tidewheel.model.codes import KeyIntervals
 from tidewheel.model.pieces import (
@@ -27,14 +28,10 @@ from tidewheel.model.pieces import (
     OPEN,
     SLOTS,
     SOURCE,
-    T0,
     T1,
-    TMAX,
-    TMIN,
     VALIDITY,
     Holder,
 )
-from tidewheel.model.records import MaskRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, closed, scan, select, unverified
 from tidewheel.read.limits import Watch
@@ -168,9 +165,8 @@ def find(
         kept = pieces[:count][era.meets(pieces[:count])]
         count = len(kept)
         pieces[:count] = kept
-    hidden = [m for m in version.masks if m.time_lo <= t1 and m.time_hi >= t0]
-    if hidden and count:
-        pieces, count = _cut_masked(hidden, pieces, count)
+    if version.hidden and count:
+        pieces, count = _seen(version.hidden, pieces, count, watch)
     if damage is not None:
         count = damage.sift(pieces, count)
     near = count
@@ -275,6 +271,18 @@ def _tables(intervals: list[KeyIntervals]) -> tuple[Matrix, Matrix]:
     return klo, khi
 
 
+def _seen(hidden: Hidden, pieces: Matrix, count: int, watch: Watch) -> tuple[Matrix, int]:
+    """The pieces without the times that masks hide."""
+    if not hidden.touches(pieces[:count]).any():
+        return pieces, count
+    portions = []
+    for portion in hidden.cut(pieces[:count]):
+        watch.check()
+        portions.append(portion)
+    seen = portions[0] if len(portions) == 1 else np.concatenate(portions)
+    return seen, len(seen)
+
+
 def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
     """Complete the descriptor of a chunk that is used for the first time, here and in the version."""
     index = int(row[INDEX])
@@ -298,28 +306,3 @@ def verify(version: Version, pieces: Matrix, todo: Any, watch: Watch, damage: Da
             if damage is None:
                 raise
             damage.note(number, e)
-
-
-def _cut_masked(masks: list[MaskRecord], pieces: Matrix, count: int) -> tuple[Matrix, int]:
-    """Leave out the times that masks hide: a piece is asked once for each time interval that remains of it."""
-    rows: list[npt.NDArray[np.int64]] = []
-    for row in pieces[:count]:
-        spans = [(int(row[T0]), int(row[T1]))]
-        for mask in masks:
-            if row[GENERATION_HI] <= mask.generation and mask.time_lo <= row[TMAX] and mask.time_hi >= row[TMIN]:
-                spans = [part for span in spans for part in _without(span, mask.time_lo, mask.time_hi)]
-        for lo, hi in spans:
-            if lo <= row[TMAX] and hi >= row[TMIN]:
-                copy = row.copy()
-                copy[T0], copy[T1] = lo, hi
-                rows.append(copy)
-    return (np.array(rows), len(rows)) if rows else (pieces, 0)
-
-
-def _without(span: tuple[int, int], lo: int, hi: int) -> list[tuple[int, int]]:
-    """A closed interval less another one."""
-    if hi < span[0] or lo > span[1]:
-        return [span]
-    left = [(span[0], lo - 1)] if lo > span[0] else []
-    right = [(hi + 1, span[1])] if hi < span[1] else []
-    return left + right

@@ -1,7 +1,8 @@
 """Statements that only ask for the size and the ends of a whole table: SELECT count(*), min(ts), max(ts) FROM taxi.
 
 The index knows both for every chunk. So each chunk is stood for by two rows, its least and its greatest, and the count is put into the
-statement as a number; only rows that are in no chunk yet are read. DuckDB does the rest, so names and types are those of any answer.
+statement as a number; only rows that are in no chunk yet, or in one of which some were replaced, are read. DuckDB does the rest, so names
+and types are those of any answer.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from tidewheel.model.pieces import KMAX, KMIN, ROWS, TMAX, TMIN
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import DATE_UNITS
-from tidewheel.read.pins import fresh_of
+from tidewheel.read.pinned import split
 from tidewheel.read.result import Result
 
 NAME = "·summary"
 """What the rows that stand for a table are called in a statement. No table can be called so."""
+
+
+_FEW = 4
+"""Chunks with rows that were replaced, which are read whole: of more, DuckDB makes less work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,12 @@ def standing_for(
 ) -> tuple[pa.Table, int] | None:
     """Rows with the least and greatest values of some columns, and how many rows the table has; None if chunks do not know that."""
     columns = [_column(name, spec) for name in names]
-    if version.masks or None in columns:
+    if None in columns:
         return None
-    regions = version.chunks.matrix[: version.chunks.count]
+    whole, rest = split(version)
+    if rest.chunks.count > _FEW:
+        return None
+    regions = whole.matrix[: whole.count]
     fields = [spec.schema.field(column) for column in dict.fromkeys(columns)]
     ends = []
     for field in fields:
@@ -95,7 +103,7 @@ def standing_for(
         codes = pa.array(regions[:, [lo, hi]].reshape(-1), pa.int64())
         ends.append(codes.cast(pa.int32()).cast(field.type) if field.type == pa.date32() else codes.cast(field.type))
     schema = pa.schema(fields)
-    fresh = ask(fresh_of(version, version.chunks.matrix.shape[1]), Query(columns=schema.names, max_rows=float("inf"))).to_arrow()
+    fresh = ask(rest, Query(columns=schema.names, max_rows=float("inf"))).to_arrow()
     rows = int(regions[:, ROWS].sum()) + fresh.num_rows
     return pa.concat_tables([pa.table(ends, schema=schema), pa.table(fresh.columns, schema=schema)]), rows
 

@@ -6,6 +6,7 @@ The order is what makes a crash harmless at any point:
   3. appear   the file is synced and renamed: nobody knows it yet
   4. commit   one catalog transaction makes it part of the table
   5. publish  one swap: the version has the chunk and no longer the tree
+A commit also lets go of what nothing is seen of any more (tidy.py); files of chunks that left are deleted after step 5.
 Step 2 is work for a processor, steps 3 to 5 mostly wait for the disk. They run in threads of their own, so that the
 next tree is written while the last one is synced. Jobs are taken in the order they were sealed.
 """
@@ -28,16 +29,17 @@ from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Bell, Outcome
-from tidewheel.errors import FencedError
+from tidewheel.errors import FencedError, TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.tree import TreeView
-from tidewheel.index.version import ChunkLike
+from tidewheel.index.version import Change, ChunkLike
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
+from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, ServerRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.server import better_template
+from tidewheel.write.tidy import EVERYWHERE, change_of
 
 if TYPE_CHECKING:
     from tidewheel.write.arrange import Arranger
@@ -75,13 +77,19 @@ class Flusher:
         epoch: int,
         settings: Settings,
         clock: Clock,
+        condemn: Callable[[ChunkLike], None] = lambda chunk: chunk.condemn(),
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """`look` raises FencedError if this process is not the owner any more."""
+        """`condemn` is told of every chunk that leaves its table: its file goes once no version holds it. `look` raises FencedError if
+        this process is not the owner any more.
+        """
         self._catalog = catalog
         self._look = look
         self._files = files
         self._chunk = chunk
+        self._condemn = condemn
+        self._keeping = 0
+        """So many wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves."""
         self._epoch = epoch
         self._settings = settings
         self._clock = clock
@@ -215,17 +223,20 @@ class Flusher:
     def _commit(self, written: Written) -> None:
         """Steps 3 to 5. If this raises, nothing was committed, and the caller removes the files."""
         began = self._clock.monotonic()
-        publisher, records, job, mask = written.publisher, written.records, written.job, written.mask
+        publisher, records, job = written.publisher, written.records, written.job
         servers = publisher.placing.new_servers
         delivered = written.deliveries + (job.deliveries if job else [])
         generation = publisher.version.generation
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._look()  # the folder may be another's
+        change = self._change(publisher, chunks, (written.mask,) if written.mask else (), job)
+        forget = publisher.forgettable()
         self._files.appear([r.file for r in records])
         self._catalog.commit(
             Commit(
-                table_id=publisher.table.id, epoch=self._epoch, generation=generation, add=tuple(records),
-                masks=(mask,) if mask else (), packages=tuple(d for d in delivered if isinstance(d, PackageRecord)),
+                table_id=publisher.table.id, epoch=self._epoch, generation=generation, add=tuple(records), remove=tuple(change.remove),
+                masks=change.masks, drop_masks=change.drop_masks, horizon=change.horizon, forget=forget,
+                packages=tuple(d for d in delivered if isinstance(d, PackageRecord)),
                 batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
             )
         )  # fmt: skip
@@ -234,10 +245,67 @@ class Flusher:
         except FencedError:
             written.records = []  # but they may be the table's by now: nobody removes them
             raise
-        publisher.committed(generation, job, chunks, mask, servers)
-        publisher.trim_log()
+        self._show(publisher, generation, job, change, forget, servers)
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
+
+    def _change(
+        self, publisher: Publisher, chunks: Sequence[ChunkLike] = (), masks: tuple[MaskRecord, ...] = (), job: FlushJob | None = None
+    ) -> Change:
+        """What the commit of these makes of the version."""
+        version = publisher.version
+        if self._keeping:
+            publisher.untidy = publisher.untidy or bool(version.hidden or masks)
+            return Change(tuple(chunks), masks=masks, hidden=version.hidden.plus(masks))
+        return change_of(version, chunks, masks, job.views if job else (), EVERYWHERE if publisher.untidy else None)
+
+    def _show(
+        self,
+        publisher: Publisher,
+        generation: int,
+        job: FlushJob | None,
+        change: Change,
+        forget: int,
+        servers: tuple[ServerRecord, ...] = (),
+    ) -> None:
+        """Step 5, and what follows from it: files of chunks that left are condemned, the log is trimmed."""
+        gone = [chunk for chunk in (*publisher.version.chunks, *change.add) if chunk.record.id in change.remove] if change.remove else []
+        publisher.committed(generation, job, change, servers)
+        publisher.removed = [last for last in publisher.removed if last > forget] + [chunk.record.generation_hi for chunk in gone]
+        publisher.untidy = publisher.untidy and bool(self._keeping)
+        for chunk in gone:
+            self._condemn(chunk)
+        publisher.trim_log()
+
+    def tidy(self, publisher: Publisher) -> None:
+        """Let chunks and masks go that nothing needs, wherever they are in a table. If that fails, a later commit does it."""
+        with self._committing, suppress(TidewheelError):
+            if publisher.dropped or not publisher.untidy or self._keeping:
+                return
+            generation, change, forget = publisher.version.generation, self._change(publisher), publisher.forgettable()
+            if change or forget:
+                self._look()
+                self._catalog.commit(
+                    Commit(
+                        table_id=publisher.table.id, epoch=self._epoch, generation=generation, remove=tuple(change.remove),
+                        drop_masks=change.drop_masks, horizon=change.horizon, forget=forget,
+                    )
+                )  # fmt: skip
+                self._look()
+            self._show(publisher, generation, None, change, forget)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """While this is held, no chunk and no mask leaves its table: whatever was there at an earlier generation still is."""
+        with self._committing:
+            self._keeping += 1
+        try:
+            yield
+        finally:
+            with self._committing:
+                self._keeping -= 1
+            for publisher in self._tables():
+                self.tidy(publisher)
 
     def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
         """Record a package that brought no rows."""

@@ -85,6 +85,8 @@ class Log:
         self._syncing = False
         self._torn: int | None = None
         """From this record on, a sync failed or a write stayed incomplete: the next segment says so."""
+        self._trimmed = 0
+        """All records up to this generation were removed."""
         self._lost: tuple[int, OSError] | None = None
         """Records before this one that are not synced never will be, and why."""
 
@@ -260,11 +262,31 @@ class Log:
                     self._unsynced.remove(segment)
                 if segment.file is not None:
                     segment.file.close()
+                self._trimmed = max(self._trimmed, segment.last)
             if gone and not self._segments:
                 self._synced, self._torn = self._at[0], None  # chunks have what the log had
                 self._changed.notify_all()
         for segment in gone:
             self._files.remove(segment.name)
+
+    def gone(self, covered: int) -> int:
+        """The generation up to which no record is on the disk any more, also not after a power failure. `covered` if there is none at all.
+
+        Looks at the disk: what could not be removed is still there, and would be replayed.
+        """
+        with self._lock:
+            mine = [segment.name for segment in self._segments]
+            trimmed = self._trimmed if mine else covered
+        folder = names.log_folder(self._table.id)
+        there = [file for file in self._files.list(folder) if names.segment_of(file) is not None]
+        if any(file not in mine for file in there):
+            return 0
+        try:
+            if self._placed or there:
+                self._files.sync_folder(folder)
+        except StorageError:
+            return 0
+        return trimmed
 
     def close(self) -> None:
         """Stop writing. What is there stays, for the next owner to replay."""

@@ -5,6 +5,7 @@ The rules are those of docs/log-format.md: a record is cut off where a crash exp
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -73,16 +74,32 @@ class Covered:
     """Which records' rows are in chunks, so that nothing is lost with them."""
 
     def __init__(self, coverage: Iterable[Coverage]) -> None:
-        self._lanes: dict[int, list[tuple[int, int]]] = {}
+        lanes: dict[int, list[tuple[int, int]]] = {}
         for chunk in coverage:
-            self._lanes.setdefault(lane_of(chunk.server, chunk.late), []).append((chunk.generation_lo, chunk.generation_hi))
+            lanes.setdefault(lane_of(chunk.server, chunk.late), []).append((chunk.generation_lo, chunk.generation_hi))
+        self._lanes = {lane: _disjoint(intervals) for lane, intervals in lanes.items()}
 
     def lane(self, lane: int, generation: int) -> bool:
         """Whether the rows of a lane that came with a generation are."""
-        return any(lo <= generation <= hi for lo, hi in self._lanes.get(lane, ()))
+        starts, ends = self._lanes.get(lane, ((), ()))
+        at = bisect_right(starts, generation) - 1
+        return at >= 0 and generation <= ends[at]
 
     def whole(self, record: Record) -> bool:
         return all(self.lane(lane, record.generation) for lane in record.lane_numbers())
+
+
+def _disjoint(intervals: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """The same numbers as intervals that rise and do not meet: (starts, ends)."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for lo, hi in sorted(intervals):
+        if ends and lo <= ends[-1]:
+            ends[-1] = max(ends[-1], hi)
+        else:
+            starts.append(lo)
+            ends.append(hi)
+    return starts, ends
 
 
 def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], covered: Covered, skip: bool = False) -> LogContents:

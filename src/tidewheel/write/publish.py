@@ -19,8 +19,9 @@ import pyarrow as pa
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, FencedError, StorageError, TidewheelError
+from tidewheel.index.hidden import Hidden
 from tidewheel.index.tree import Tree, TreeView
-from tidewheel.index.version import ChunkLike, ChunkSet, Version
+from tidewheel.index.version import Change, ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.records import Delivery, MaskRecord, PackageRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
@@ -29,6 +30,9 @@ from tidewheel.write.log import Log
 from tidewheel.write.log_format import Entry
 from tidewheel.write.place import Placed, Placing
 from tidewheel.write.server import better_template
+
+MANY_REMOVED = 64
+"""Removed chunks from which on those are forgotten that the log has no rows of: it takes a sync to know."""
 
 
 @dataclass(slots=True)
@@ -76,6 +80,10 @@ class Publisher:
         self.dropped = False
         self._reserved: int | None = None
         """A generation whose rows are on their way."""
+        self.removed: list[int] = []
+        """The last generation of each chunk that left the table and that the catalog still has, for the log's sake."""
+        self.untidy = False
+        """Chunks or masks may be of no use any more, anywhere in the table."""
         self._known = table.generation
         """Log or catalog know this generation: no later owner gives it out again."""
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
@@ -83,7 +91,9 @@ class Publisher:
 
     def resume(self, chunks: list[ChunkLike], masks: list[MaskRecord], servers: list[ServerRecord]) -> None:
         """Take up what the catalog knows. Called once, before the table is used."""
-        self.version = Version(self.table.generation, ChunkSet(self.shape.width, chunks), (), (), tuple(masks), self.coders.all)
+        held = ChunkSet(self.shape.width, chunks)
+        self.version = Version(self.table.generation, held, (), (), masks, self.coders.all, horizon=self.table.horizon)
+        self.untidy = bool(masks)
         self.placing.resume(servers)
 
     # ---- insert -----------------------------------------------------------------------------------------
@@ -287,22 +297,16 @@ class Publisher:
             self.jobs.clear()
             self.flushed.notify_all()
 
-    def committed(
-        self,
-        generation: int,
-        job: FlushJob | None,
-        chunks: list[ChunkLike],
-        mask: MaskRecord | None = None,
-        servers: tuple[ServerRecord, ...] = (),
-    ) -> None:
-        """The catalog has these chunks: show them, and let go of the trees they came from, in one swap."""
+    def committed(self, generation: int, job: FlushJob | None, change: Change, servers: tuple[ServerRecord, ...] = ()) -> None:
+        """The catalog has this change: show it, and let go of the trees that its chunks came from, in one swap."""
         with self.lock:
             self._known = max(self._known, generation)
             gone = {id(v) for v in job.views} if job else set()
             self._swap(
-                chunks=self.version.chunks.plus(chunks),
+                chunks=self.version.chunks.without(change.remove).plus([c for c in change.add if c.record.id not in change.remove]),
                 sealed=tuple(v for v in self.version.sealed if id(v) not in gone),
-                masks=self.version.masks + ((mask,) if mask else ()),
+                masks=change.hidden,
+                horizon=change.horizon,
             )
             if job in self.jobs:
                 self.jobs.remove(job)
@@ -320,9 +324,19 @@ class Publisher:
 
     def trim_log(self) -> None:
         """Let the log go as far as chunks have what it holds. Called after a commit."""
+        self.log.trim(self._covered())
+
+    def _covered(self) -> int:
+        """Chunks have all rows that came up to this generation."""
         with self.lock:
-            covered = min((tree.oldest - 1 for tree in self._trees()), default=self.version.generation)
-        self.log.trim(covered)
+            return min((tree.oldest - 1 for tree in self._trees()), default=self.version.generation)
+
+    def forgettable(self) -> int:
+        """Removed chunks with rows up to this generation can be forgotten; 0: not now. Called by whoever commits."""
+        if len(self.removed) < MANY_REMOVED:
+            return 0
+        gone = self.log.gone(self._covered())
+        return gone if any(generation <= gone for generation in self.removed) else 0
 
     def failed(self, job: FlushJob | None, e: Exception) -> None:
         """A flush went wrong: it will be tried again, and whoever waits for it is told why."""
@@ -400,7 +414,8 @@ class Publisher:
         generation: int | None = None,
         chunks: ChunkSet | None = None,
         sealed: tuple[TreeView, ...] | None = None,
-        masks: tuple[MaskRecord, ...] | None = None,
+        masks: Hidden | None = None,
+        horizon: int = 0,
     ) -> None:
         """Replace the version. Called with the lock held; the assignment is what readers see."""
         old = self.version
@@ -409,7 +424,8 @@ class Publisher:
             old.chunks if chunks is None else chunks,
             old.sealed if sealed is None else sealed,
             tuple(tree.view() for server in self.servers for tree in server.trees()),
-            old.masks if masks is None else masks,
+            old.hidden if masks is None else masks,
             self.coders.all,
             min(self._known, self._known if self._reserved is None else self._reserved - 1),
+            max(old.horizon, horizon),
         )

@@ -9,6 +9,7 @@ logged what it should have refused) ends the recovery, or with damaged_log="skip
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -89,7 +90,8 @@ class _Replay:
     def take(self, batch: log_reader.Batch) -> None:
         """Raises _Unreadable if that cannot be; then nothing of the batch is taken."""
         generation = batch[0].generation
-        if any(self._last <= mask < generation for mask in self._masks):
+        between = bisect_left(self._masks, self._last)
+        if between < len(self._masks) and self._masks[between] < generation:
             self.seal()  # a chunk is hidden by a mask as a whole or not at all
         self._last = generation
         self.newest = max(self.newest, generation)
