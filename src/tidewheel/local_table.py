@@ -285,7 +285,7 @@ class LocalTable:
         """The table at a version of its own."""
         return PinnedVersion(self.coordinator, version)
 
-    def rejects(self) -> Result:
+    def rejects(self, ordered: bool = True) -> Result:
         self._check_open()
         rejects = self.engine.rejects_of(self.spec.name, create=False)
         if rejects is None:
@@ -293,7 +293,7 @@ class LocalTable:
             no_log = Log(self.engine.files, record, Shape(record.spec), 0, "memory")
             empty = Publisher(record, self.engine.settings, self.engine.clock, lambda: None, no_log)
             return LocalResult(Coordinator(empty.spec, empty.shape, self.engine.settings, _stored(empty.spec)), empty.version, Query())
-        return rejects.query(Query(order_by="rejected_at, position"))
+        return rejects.query(Query(order_by="rejected_at, position" if ordered else None))
 
     def state(self) -> TableState:
         version = self.publisher.version

@@ -96,10 +96,10 @@ class AttachedTable:
     def _bounded(self, query: Query) -> AttachedResult:
         return self._result(ask.Ask(self._number, _plain(query)))
 
-    def rejects(self) -> Result:
+    def rejects(self, ordered: bool = True) -> Result:
         from tidewheel.write.rejects import rejects_spec
 
-        return self._result(ask.Rejects(self._number), rejects_spec(self.spec.name))
+        return self._result(ask.Rejects(self._number, ordered), rejects_spec(self.spec.name))
 
     def _result(self, request: Any, spec: TableSpec | None = None) -> AttachedResult:
         return AttachedResult(self._connection, spec or self.spec, *self._connection.call(request))

@@ -135,8 +135,8 @@ class Handlers:
             case ask.PinTable(_, release):
                 self.sessions.release(session, release)
                 return self._pinned(session, [table.pinned()]), None
-            case ask.Rejects():
-                return self.ship(session, table.rejects())
+            case ask.Rejects(_, ordered):
+                return self.ship(session, table.rejects(ordered))
             case ask.Fresh(_, pin, query):
                 return self.ship(session, table.fresh(pin, query))
             case ask.Changes(_, after, upto, columns):

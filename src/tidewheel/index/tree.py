@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.index.deliveries import Deliveries
 from tidewheel.index.kernels import leaf_counts
 from tidewheel.index.run import Run, coalesce
 from tidewheel.index.template import Template
 from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import Shape
-from tidewheel.model.records import Delivery
 
 FAN_IN = 16
 """So many small runs of one level become one run of the next."""
@@ -65,7 +65,7 @@ class Tree:
         """The generation of the first row that came in."""
         self.rows = 0
         self.bytes = 0
-        self.deliveries: list[Delivery] = []
+        self.deliveries = Deliveries()
         """To be recorded when this tree is committed."""
         self.spanning = False
         """Holds part of a delivery whose other rows are in other trees: they must be committed together."""

@@ -27,6 +27,7 @@ from tidewheel.sql.guards import guard
 from tidewheel.sql.mistakes import AGAIN, of_the_line_before
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.source import Open, TableSource
+from tidewheel.sql.streamed import Streamed
 
 LEAST = 64 << 20
 """Bytes that DuckDB needs to work at all."""
@@ -79,7 +80,7 @@ class Session:
         self._sources: dict[str, TableSource] = {}
         self._others: list[str] = []
 
-    def begin(self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table], opens: Open) -> None:
+    def begin(self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table | Streamed], opens: Open) -> None:
         """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table."""
         for name, table in tables.items():
             source = self._sources.get(name.lower())

@@ -28,6 +28,7 @@ from tidewheel.sql.mistakes import said_by_duckdb
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.predicates import Condition
 from tidewheel.sql.scan import Scan
+from tidewheel.sql.streamed import Streamed
 
 T = TypeVar("T")
 
@@ -42,7 +43,11 @@ class Inputs:
     """What a statement reads: tables at pinned versions, and rows that are there already."""
 
     def __init__(
-        self, root: Path, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table], generations: dict[str, int] | None = None
+        self,
+        root: Path,
+        tables: Mapping[str, PinnedTable],
+        others: Mapping[str, pa.Table | Streamed],
+        generations: dict[str, int] | None = None,
     ) -> None:
         """`generations`: of the tables that the other rows were taken from."""
         self.root = root

@@ -20,7 +20,9 @@ from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
 from tidewheel.model.times import TimeAxis
+from tidewheel.read.result import Result
 from tidewheel.sql.queries import queries
+from tidewheel.sql.streamed import Streamed
 
 T = TypeVar("T")
 
@@ -30,13 +32,16 @@ _MOMENT = pa.timestamp("us")
 _INT, _TEXT, _FLOAT, _BOOL = pa.int64(), pa.string(), pa.float64(), pa.bool_()
 
 
-def system_table(engine: Engine, name: str) -> pa.Table:
+def system_table(engine: Engine, name: str) -> pa.Table | Streamed:
     """The rows of a system table now."""
     found = TABLES.get(name)
     if found is None:
         raise QueryError(f"there is no table system.{name}.{nearest(name, list(TABLES))} Tables of system: {', '.join(TABLES)}")
     columns, rows = found
     schema = pa.schema(list(columns.items()))
+    if rows is _rejects:
+        kept = list(_each(engine, lambda table: table.rejects(ordered=False)))  # of this moment, and read when they are asked for
+        return Streamed(schema, lambda: _rejected(kept, schema))
     values: list[list[Any]] = [[] for _ in columns]
     for row in rows(engine):
         for column, value in zip(values, row, strict=True):
@@ -138,11 +143,21 @@ def _metrics(engine: Engine) -> Rows:
 
 
 def _rejects(engine: Engine) -> Rows:
-    for spec, rejects in _each(engine, lambda table: table.rejects().to_pylist()):
-        for row in rejects:
-            at = row["rejected_at"].replace(tzinfo=None)
-            more = (row.get(column) for column in ("package", "stream", "batch", "origin"))
-            yield spec.name, at, row["position"], row["column"], row["reason"], row["row"], *more
+    raise AssertionError("there may be millions of them: they are streamed")
+
+
+def _rejected(kept: list[tuple[TableSpec, Result]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rejects of all tables. Those of older warehouses lack the last columns."""
+    for spec, result in kept:
+        for batch in result:
+            name = pa.repeat(pa.scalar(spec.name, _TEXT), batch.num_rows)
+            own = [
+                batch.column(stored) if stored in batch.schema.names else pa.nulls(batch.num_rows)
+                for stored in ("column" if field.name == "column_name" else field.name for field in schema.remove(0))
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [name, *(column.cast(type_) for column, type_ in zip(own, schema.types[1:], strict=True))], schema=schema
+            )
 
 
 def _settings(engine: Engine) -> Rows:

@@ -23,7 +23,7 @@ from tidewheel.index.hidden import Hidden
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import Change, ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.records import Delivery, MaskRecord, PackageRecord, ServerRecord, TableRecord
+from tidewheel.model.records import Delivery, MaskRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import is_uneven
 from tidewheel.write.log import Log
@@ -116,13 +116,13 @@ class Publisher:
     def holds(self, package: str) -> bool:
         """Whether a package is in a tree: visible, and not committed yet."""
         with self.lock:
-            return any(package == one.name for tree in self._trees() for one in tree.deliveries if isinstance(one, PackageRecord))
+            return any(tree.deliveries.holds(package) for tree in self._trees())
 
     def reached(self, stream: str) -> int | None:
         """The last batch of a stream that is in a tree."""
         with self.lock:
-            found = [one for tree in self._trees() for one in tree.deliveries if not isinstance(one, PackageRecord)]
-            return max((one.batch for one in found if one.stream == stream), default=None)
+            found = [tree.deliveries.last_batch(stream) for tree in self._trees()]
+            return max((batch for batch in found if batch is not None), default=None)
 
     def _trees(self) -> list[Tree]:
         """All that hold rows, sealed and live. Called with the lock held."""
@@ -176,7 +176,7 @@ class Publisher:
             left.pop()
         if deliveries:
             first, *_ = touched.values()
-            first.deliveries += [one for one in deliveries if one not in first.deliveries]
+            first.deliveries.add(deliveries)
             for tree in touched.values():
                 tree.spanning = tree.spanning or len(touched) > 1
         self._swap(generation=generation)

@@ -154,7 +154,7 @@ class _Replay:
 
     def _deliver(self, deliveries: list[Delivery], trees: list[Tree]) -> None:
         """As when it was published: recorded with the first tree, and all its trees committed together."""
-        trees[0].deliveries += deliveries
+        trees[0].deliveries.add(deliveries)
         self.packages += [one.name for one in deliveries if isinstance(one, PackageRecord)]
         for tree in trees:
             tree.spanning = tree.spanning or len(trees) > 1
