@@ -74,7 +74,7 @@ def _update(system: Tidewheel) -> float:
     start = time.perf_counter()
     view, template = server.live.view(), server.template
     skew(counts_per_leaf(view, template), template.bounds)
-    better = Template(divide(all_codes(view, template.coder), template.leaves), template.coder, template.coder_number)
+    better = Template(divide(all_codes(view, template.coder), template.leaves), template.coder)
     with publisher.lock:
         server.use(better)
     return time.perf_counter() - start

@@ -77,7 +77,7 @@ class LocalTable:
         self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
         chunks = [engine.flusher.chunk(self.publisher, c) for c in engine.catalog.chunks(record.id)]
         self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
-        self.acceptor = Acceptor(record.spec, self.publisher.coders.all[0].refuse, engine.settings.max_batch_bytes)
+        self.acceptor = Acceptor(record.spec, self.publisher.coders.first.refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self.packages = Packages(self.publisher, engine.catalog, engine.flusher)
         self._replacing = threading.Lock()

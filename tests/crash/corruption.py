@@ -180,11 +180,11 @@ class Target:
 
     def read(self, mapped: bool, query: Query) -> pa.Table:
         publisher = self._local.publisher
-        coder = publisher.coders.number(self.record.prefix)
+        coder = publisher.coders.of(self.record.prefix)
         make: Any = Chunk if mapped else RemoteChunk
         more = () if mapped else (LeafCache(1 << 22),)
         chunk = make(self.record, self._local.spec, publisher.shape, coder, self.file, *more)
-        version = Version(1, ChunkSet(publisher.shape.width, [chunk]), (), (), (), publisher.coders.all)
+        version = Version(1, ChunkSet(publisher.shape.width, [chunk]), (), (), (), publisher.coders.first)
         return LocalResult(self._local.coordinator, version, query).to_arrow()
 
 

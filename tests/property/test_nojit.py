@@ -17,7 +17,7 @@ warnings.simplefilter("ignore", RuntimeWarning)  # int64 and uint64 wrap around;
 import numba
 assert numba.config.DISABLE_JIT
 import tidewheel as tw
-from tidewheel.model.kernels import byte_codes
+from tidewheel.model.text.kernels import byte_codes
 assert not hasattr(byte_codes, "signatures"), "compiled after all"
 from tidewheel.model.query import Query
 from tidewheel.testing.oracle import OracleTable, same_rows

@@ -116,10 +116,10 @@ def mapped(local: LocalTable) -> Callable[[], Version]:
     def make() -> Version:
         old = publisher.version
         chunks = [
-            Chunk(c.record, local.spec, publisher.shape, publisher.coders.number(c.record.prefix), local.engine.files)  # type: ignore[attr-defined]
+            Chunk(c.record, local.spec, publisher.shape, c.coder, local.engine.files)  # type: ignore[attr-defined]
             for c in old.chunks
         ]
-        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coders)
+        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coder)
 
     return make
 
@@ -130,10 +130,8 @@ def by_range(local: LocalTable) -> Callable[[], Version]:
 
     def make() -> Version:
         old, cache = publisher.version, LeafCache(1 << 20)
-        chunks = [
-            RemoteChunk(c.record, local.spec, publisher.shape, publisher.coders.number(c.record.prefix), files, cache) for c in old.chunks
-        ]
-        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coders)
+        chunks = [RemoteChunk(c.record, local.spec, publisher.shape, c.coder, files, cache) for c in old.chunks]
+        return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coder)
 
     return make
 

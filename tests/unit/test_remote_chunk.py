@@ -93,8 +93,8 @@ class Setup:
         self.files = RangeFiles(fs.LocalFileSystem(), str(self.root), threads=1)
         self.cache = LeafCache(cache_bytes)
         shape = self.table.publisher.shape
-        self.chunks = [RemoteChunk(c.record, self.table.spec, shape, int(c.row[CODER]), self.files, self.cache) for c in self.near.chunks]
-        self.far = Version(self.near.generation, ChunkSet(shape.width, self.chunks), (), (), self.near.masks, self.near.coders)
+        self.chunks = [RemoteChunk(c.record, self.table.spec, shape, c.coder, self.files, self.cache) for c in self.near.chunks]
+        self.far = Version(self.near.generation, ChunkSet(shape.width, self.chunks), (), (), self.near.masks, self.near.coder)
 
     def answers(self, query: Query) -> tuple[pa.Table, pa.Table]:
         """(mapped, remote)"""

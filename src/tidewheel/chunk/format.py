@@ -1,4 +1,4 @@
-"""The chunk format, versions 1 and 2, as values and bytes: docs/chunk-format.md in code. No I/O."""
+"""The chunk format, versions 1 to 3, as values and bytes: docs/chunk-format.md in code. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tidewheel.model.arrays import with_bytes
 from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec, ZOrder
+from tidewheel.model.text.division import LONGEST_PREFIX
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
-FORMAT = 2
-READABLE = (1, 2)
-"""The formats that there have been; only the last is written."""
+FORMAT = 3
+READABLE = (1, 2, 3)
+"""The formats that there have been. The last is written where codes of texts are more than a prefix left out, else the one before."""
 HEADER_KEY = b"tidewheel.chunk"
 INDEX_KEY = b"tidewheel.index"
 KEY_CODES = "tidewheel.key"
@@ -164,6 +165,11 @@ def check_header(header: Header, record: ChunkRecord, spec: TableSpec, rows: int
             f"chunk {file} was written for another layout of table {spec.name!r} ({header.layout}), or the catalog's is damaged; "
             "restore the warehouse from a backup"
         )
+
+
+def format_of(prefix: bytes) -> int:
+    """The format of a chunk whose codes are described by this: the oldest that can say it, so that older readers can read it."""
+    return 2 if len(prefix) <= LONGEST_PREFIX else FORMAT
 
 
 def has_generations(record: ChunkRecord) -> bool:

@@ -29,7 +29,7 @@ from tidewheel.chunk.format import (
 from tidewheel.chunk.writer import frame_checksum
 from tidewheel.env.files import remove_with
 from tidewheel.errors import CorruptionError
-from tidewheel.model.codes import Codes, fixed
+from tidewheel.model.codes import Codes, KeyCoder, fixed
 from tidewheel.model.pieces import (
     BLOCK_ROWS,
     BLOCKS,
@@ -88,14 +88,16 @@ class Chunk:
         "_shape",
         "_spec",
         "_verified",
+        "coder",
         "header",
         "leaves",
         "record",
         "row",
     )
 
-    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: int, files: Mapper) -> None:
+    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: KeyCoder, files: Mapper) -> None:
         self.record = record
+        self.coder = coder
         self._spec = spec
         self._shape = shape
         self._files = files
@@ -104,7 +106,7 @@ class Chunk:
         self.header: Header | None = None
         self.leaves: Leaves | None = None
         row: Row = np.zeros(shape.width, np.int64)
-        row[ROWS], row[CODER] = record.rows, coder
+        row[ROWS], row[CODER] = record.rows, coder.number
         row[GENERATION_LO], row[GENERATION_HI] = first_generation(record), record.generation_hi
         row[KMIN], row[KMAX], row[TMIN], row[TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row

@@ -35,7 +35,7 @@ from tidewheel.chunk.layout import Bytes, Frame, Range, check_block, check_other
 from tidewheel.env.files import remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
-from tidewheel.model.codes import Codes, fixed
+from tidewheel.model.codes import Codes, KeyCoder, fixed
 from tidewheel.model.pieces import OTHER, Row, Shape
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
@@ -82,15 +82,16 @@ class RemoteChunk:
     cache. Rows handed out were verified, each time they were fetched.
     """
 
-    __slots__ = ("__weakref__", "_cache", "_files", "_spec", "record", "row")
+    __slots__ = ("__weakref__", "_cache", "_files", "_spec", "coder", "record", "row")
 
-    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: int, files: RangeReader, cache: LeafCache) -> None:
+    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: KeyCoder, files: RangeReader, cache: LeafCache) -> None:
         self.record = record
+        self.coder = coder
         self._spec = spec
         self._files = files
         self._cache = cache
         row: Row = np.zeros(shape.width, np.int64)
-        row[p.ROWS], row[p.CODER] = record.rows, coder
+        row[p.ROWS], row[p.CODER] = record.rows, coder.number
         row[p.GENERATION_LO], row[p.GENERATION_HI] = first_generation(record), record.generation_hi
         row[p.KMIN], row[p.KMAX], row[p.TMIN], row[p.TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row

@@ -12,11 +12,11 @@ import xxhash
 
 from tidewheel.chunk import names
 from tidewheel.chunk.format import (
-    FORMAT,
     Header,
     Leaves,
     block_count,
     column_checksums,
+    format_of,
     metadata,
     pack_index,
     stored_schema,
@@ -89,7 +89,7 @@ def write_chunk(
     key = (int(leaves.zones[0].min()), int(leaves.zones[1].max()))
     time = (int(leaves.zones[2].min()), int(leaves.zones[3].max()))
     header = Header(
-        format=FORMAT,
+        format=format_of(origin.prefix),
         id=chunk_id,
         table=spec.name,
         server=origin.server,
@@ -125,7 +125,7 @@ def write_chunk(
     whole = files.map(file, size, temporary=True)
     body_lo, body_hi = body_of(pa.ipc.open_file(whole).get_batch(0), whole)
     return ChunkRecord(
-        id=chunk_id, table_id=table.id, server=origin.server, file=file, container=names.ARROW, format=FORMAT, rows=rows, bytes=size,
+        id=chunk_id, table_id=table.id, server=origin.server, file=file, container=names.ARROW, format=header.format, rows=rows, bytes=size,
         key_lo=key[0], key_hi=key[1], time_lo=time[0], time_hi=time[1], late=origin.late,
         generation_lo=content.generations[0], generation_hi=content.generations[1], covers=content.generations[1], prefix=origin.prefix,
         body_lo=body_lo, body_hi=body_hi, frame=frame_checksum(whole, body_lo, body_hi), partitions=partitions,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidewheel.index.kernels import build_run
 from tidewheel.index.template import Template
-from tidewheel.model.arrays import take_rows, unified
+from tidewheel.model.arrays import take, take_rows, unified
 from tidewheel.model.codes import Codes, KeyCoder, integer_codes
 from tidewheel.model.pieces import CODER, GENERATION_HI, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, TIMES, Row, Shape
 from tidewheel.model.times import INT64_MIN
@@ -101,13 +101,23 @@ class Run:
         self.is_small = count * SMALL < template.leaves and not whole
         """Not in leaf order."""
         self.row: Row = source.row.copy()
-        self.row[CODER] = template.coder_number
+        self.row[CODER] = template.coder.number
         self.arrays: npt.NDArray[np.uint32] = np.empty(2 if self.is_small else count + template.leaves + 1, np.uint32)
         build_run(template.nodes, template.depth, template.address, ONE_LEAF_AT, n, rows, self.arrays, self.row)
 
     @property
     def batch(self) -> pa.RecordBatch:
         return self.source.data
+
+    @property
+    def coder(self) -> KeyCoder:
+        return self.source.coder
+
+    @property
+    def keys(self) -> pa.Array:
+        """The first key column of this run's rows, in order of arrival."""
+        column = self.source.data.column(self.source.coder.columns[0])
+        return take(column, self.row_numbers) if len(self.row_numbers) else column
 
     @property
     def coalesces(self) -> bool:

@@ -21,13 +21,11 @@ PAYS = 1.0
 class Template:
     """`bounds[l]` is the least code of leaf l; `bounds[0]` is the least int64. There are a power of two of leaves."""
 
-    __slots__ = ("address", "bounds", "coder", "coder_number", "depth", "leaves", "nodes")
+    __slots__ = ("address", "bounds", "coder", "depth", "leaves", "nodes")
 
-    def __init__(self, bounds: Codes, coder: KeyCoder, coder_number: int) -> None:
+    def __init__(self, bounds: Codes, coder: KeyCoder) -> None:
         self.bounds = bounds
         self.coder = coder
-        self.coder_number = coder_number
-        """Which of the table's coders that is: descriptors name coders by number."""
         self.leaves = len(bounds)
         self.depth = self.leaves.bit_length() - 1
         self.nodes = breadth_first(bounds)
@@ -57,7 +55,7 @@ def leaves_for(rows: int, leaf_rows: int) -> int:
 def coarser(template: Template, leaves: int) -> Template:
     """The template with only so many leaves: neighbours are joined. For a tree that is flushed long before it is full."""
     step = template.leaves // max(1, leaves)
-    return template if step <= 1 else Template(np.ascontiguousarray(template.bounds[::step]), template.coder, template.coder_number)
+    return template if step <= 1 else Template(np.ascontiguousarray(template.bounds[::step]), template.coder)
 
 
 def divide(codes: Codes, leaves: int) -> Codes:

@@ -23,10 +23,11 @@ FAN_IN = 16
 class TreeView:
     """What a reader sees of a tree: the first `count` rows of `matrix`, and the runs behind them."""
 
-    __slots__ = ("count", "holders", "matrix", "tree")
+    __slots__ = ("coders", "count", "holders", "matrix", "tree")
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        self.coders = tree.coders
         self.matrix = tree.matrix
         self.holders = tree.runs
         self.count = len(tree.runs)
@@ -41,6 +42,7 @@ class Tree:
         "_counted",
         "born",
         "bytes",
+        "coders",
         "deliveries",
         "late",
         "matrix",
@@ -71,6 +73,8 @@ class Tree:
         """Holds part of a delivery whose other rows are in other trees: they must be committed together."""
         self.runs: list[Run] = []
         self.matrix = np.zeros((16, shape.width), np.int64)
+        self.coders: dict[int, KeyCoder] = {}
+        """Of its runs, by number. Replaced, never changed: readers go through it."""
         self.small: dict[int, int] = {}
         """How many runs of each level may still be merged."""
         self._counted = 0
@@ -101,14 +105,21 @@ class Tree:
             grown = np.zeros((2 * n, self.matrix.shape[1]), np.int64)
             grown[:n] = self.matrix
             self.matrix = grown
+        self._note(run)
         self.matrix[n] = run.row
         self.runs.append(run)
+
+    def _note(self, run: Run) -> None:
+        coder = run.template.coder
+        if coder.number not in self.coders:
+            self.coders = {**self.coders, coder.number: coder}
 
     def _merge(self, level: int) -> None:
         """Replace the small runs of a level by one. Views taken earlier keep the old list and matrix."""
         old = [run for run in self.runs if run.level == level and run.coalesces]
         kept = [run for run in self.runs if not (run.level == level and run.coalesces)]
         merged = coalesce(old, self.template, self.shape)
+        self._note(merged)
         small = {other: runs for other, runs in self.small.items() if other != level}
         if merged.coalesces:
             small[level + 1] = small.get(level + 1, 0) + 1

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.regions import WORTH, RegionIndex
+from tidewheel.index.text_regions import TextRegions
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Row
@@ -32,6 +33,7 @@ class ChunkLike(Holder, Protocol):
     """What a version needs of a chunk; `row` describes it, with addresses only once it was opened."""
 
     record: ChunkRecord
+    coder: KeyCoder
 
     @property
     def row(self) -> Row: ...
@@ -46,7 +48,7 @@ class ChunkLike(Holder, Protocol):
 class ChunkSet:
     """The chunks of a version: one descriptor row each. Rows are completed in place when a chunk is first opened."""
 
-    __slots__ = ("count", "holders", "index", "indexed", "matrix")
+    __slots__ = ("_texts", "coders", "count", "holders", "index", "indexed", "matrix")
 
     index: RegionIndex | None
     """Over the first `indexed` chunks; None while there are few."""
@@ -58,20 +60,40 @@ class ChunkSet:
         self.matrix: npt.NDArray[np.int64] = np.zeros((max(16, self.count), width), np.int64)
         for i, chunk in enumerate(self.holders):
             self.matrix[i] = chunk.row
+        self.coders: dict[int, KeyCoder] = {chunk.coder.number: chunk.coder for chunk in self.holders}
+        """Of these chunks, by number."""
+        self._texts: TextRegions | None = None
+        """The regions, once somebody asked, if there are several coders."""
         self.index, self.indexed = None, 0
         self._pack()
 
     def _pack(self) -> None:
         """Pack the region index anew once its tail has grown to a quarter of it."""
-        if self.count >= WORTH and self.count - self.indexed > max(WORTH // 4, self.indexed // 4):
+        if len(self.coders) == 1 and self.count >= WORTH and self.count - self.indexed > max(WORTH // 4, self.indexed // 4):
             self.index, self.indexed = RegionIndex(self.matrix[: self.count, KMIN : TMAX + 1]), self.count
 
     def candidates(self, k0: int, k1: int, t0: int, t1: int) -> npt.NDArray[np.int64] | None:
-        """Descriptors of the chunks whose region can meet the rectangle, with their numbers in INDEX; None: look at all."""
-        if self.index is None:
+        """Descriptors of the chunks whose region can meet the rectangle, with their numbers in INDEX; None: look at all.
+
+        Keys are codes of the one coder that all chunks have.
+        """
+        if self.index is None or len(self.coders) > 1:
             return None
         tail = np.arange(self.indexed, self.count)
-        numbers = np.concatenate([self.index.search(k0, k1, t0, t1), tail])
+        return self._rows(np.concatenate([self.index.search(k0, k1, t0, t1), tail]))
+
+    def with_texts(self, lo: bytes | None, hi: bytes | None, t0: int, t1: int) -> npt.NDArray[np.int64]:
+        """The same for texts from lo to hi, whatever coders the chunks have."""
+        known = self._texts
+        if known is None or known.count < self.count:
+            if known is not None:
+                known = known.plus(self.holders[known.count : self.count])
+            if known is None or known.is_behind:
+                known = TextRegions.of(self.holders[: self.count])
+            self._texts = known  # whoever else works it out at the same time comes to the same
+        return self._rows(known.search(lo, hi, t0, t1))
+
+    def _rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         opened = self.matrix[numbers, OPEN]  # before the addresses, which other threads fill in at any time
         found: npt.NDArray[np.int64] = self.matrix[numbers]
         found[:, OPEN] = opened
@@ -95,6 +117,9 @@ class ChunkSet:
             new.matrix[new.count] = chunk.row
             new.holders.append(chunk)
             new.count += 1
+        more = {chunk.coder.number: chunk.coder for chunk in chunks}
+        new.coders = self.coders if more.keys() <= self.coders.keys() else self.coders | more
+        new._texts = self._texts
         new.index, new.indexed = self.index, self.indexed
         new._pack()
         return new
@@ -115,6 +140,7 @@ class ChunkSet:
         opened = self.matrix[numbers, OPEN]  # before the addresses, which other threads fill in at any time
         new.matrix[: new.count] = self.matrix[numbers]
         new.matrix[: new.count, OPEN] = opened
+        new.coders = {chunk.coder.number: chunk.coder for chunk in new.holders}
         new._pack()
         return new
 
@@ -141,7 +167,7 @@ class Change:
 
 
 class Version:
-    __slots__ = ("chunks", "coders", "generation", "hidden", "horizon", "live", "sealed", "settled")
+    __slots__ = ("chunks", "coder", "generation", "hidden", "horizon", "live", "sealed", "settled")
 
     def __init__(
         self,
@@ -150,7 +176,7 @@ class Version:
         sealed: tuple[TreeView, ...],
         live: tuple[TreeView, ...],
         masks: Hidden | Sequence[MaskRecord],
-        coders: Sequence[KeyCoder],
+        coder: KeyCoder,
         settled: int | None = None,
         horizon: int = 0,
     ) -> None:
@@ -161,8 +187,8 @@ class Version:
         self.sealed = sealed
         self.live = live
         self.hidden = masks if isinstance(masks, Hidden) else Hidden(masks)
-        self.coders = coders
-        """Only grows; a descriptor's CODER counts into it."""
+        self.coder = coder
+        """The table's first. Chunks and runs of texts have coders of their own."""
         self.horizon = horizon
         """The earliest generation that it can be read at: rows that were replaced up to it may be gone."""
 
@@ -178,7 +204,7 @@ class Version:
         seen = max(generation, self.horizon)
         masks = tuple(m for m in self.masks if m.generation < seen or m.reason not in REVERSIBLE)
         hidden = self.hidden if len(masks) == len(self.masks) else Hidden(masks)
-        return Version(generation, self.chunks, self.sealed, self.live, hidden, self.coders, horizon=self.horizon)
+        return Version(generation, self.chunks, self.sealed, self.live, hidden, self.coder, horizon=self.horizon)
 
     def masks_for_others(self) -> tuple[MaskRecord, ...]:
         """The masks for whoever reads its chunks without knowing its horizon: those before it hide for good."""
@@ -187,7 +213,7 @@ class Version:
     def of_chunks(self, chunks: ChunkSet, trees: bool = True) -> Version:
         """The same with other chunks, and perhaps without what is in memory."""
         sealed, live = (self.sealed, self.live) if trees else ((), ())
-        return Version(self.generation, chunks, sealed, live, self.hidden, self.coders, self.settled, self.horizon)
+        return Version(self.generation, chunks, sealed, live, self.hidden, self.coder, self.settled, self.horizon)
 
     @property
     def trees(self) -> tuple[TreeView, ...]:

@@ -7,6 +7,7 @@ A coder turns key columns into codes and a query's bounds into code intervals. `
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
@@ -45,13 +46,20 @@ class KeyCoder(Protocol):
 
     columns: tuple[str, ...]
     prefix: bytes
+    """What its codes leave out; more generally, the description of how it divides keys (see `learns`)."""
+    number: int
+    """Which of the table's coders it is: descriptors of pieces name coders by number. The first is 0."""
+    learns: bool
+    """Its codes are divided by what keys there are, so a table may have several such coders, which differ in `prefix`."""
 
     def encode(self, batch: pa.RecordBatch) -> Codes: ...
     def refuse(self, batch: pa.RecordBatch) -> Refusal: ...
     def intervals(self, lo: Any, hi: Any) -> KeyIntervals: ...
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask: ...
-    def with_prefix(self, prefix: bytes) -> KeyCoder: ...
-    def common_prefix(self, batch: pa.RecordBatch) -> bytes: ...
+    def with_prefix(self, prefix: bytes, number: int = 0) -> KeyCoder: ...
+    def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
+        """The `prefix` of a coder that tells these keys apart, but for `most` of them (at most) that may share a code."""
+        ...
 
 
 def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
@@ -90,6 +98,8 @@ class OneColumn:
     """What the coders of a single column share; values decide through Arrow's own comparison."""
 
     prefix = b""
+    number = 0
+    learns = False
 
     def __init__(self, column: str, type_: pa.DataType) -> None:
         self.columns: tuple[str, ...] = (column,)
@@ -98,10 +108,10 @@ class OneColumn:
     def refuse(self, batch: pa.RecordBatch) -> Refusal:
         return None
 
-    def with_prefix(self, prefix: bytes) -> Any:
+    def with_prefix(self, prefix: bytes, number: int = 0) -> Any:
         return self
 
-    def common_prefix(self, batch: pa.RecordBatch) -> bytes:
+    def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
         return b""
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:

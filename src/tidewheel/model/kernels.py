@@ -54,50 +54,6 @@ def unsigned(address, width, i):
     return np.int64(view(address, i + 1, np.uint64)[i])
 
 
-@nb.njit("void(int64, int64, int64, int64, uint8[::1], int64[::1])", **JIT)
-def byte_codes(offsets, wide, data, n, prefix, out):
-    """Order-preserving codes of byte strings: the eight bytes after `prefix`; strings outside the prefix are clamped.
-
-    `offsets` addresses n + 1 offsets (int64 if wide, else int32); 0 means strings of the fixed size -wide.
-    """
-    p = prefix.shape[0]
-    narrow = view(offsets, n + 1, np.int32)
-    broad = view(offsets, n + 1, np.int64)
-    for i in range(n):
-        if offsets == 0:
-            a = -wide * i
-            b = a - wide
-        elif wide:
-            a = broad[i]
-            b = broad[i + 1]
-        else:
-            a = np.int64(narrow[i])
-            b = np.int64(narrow[i + 1])
-        text = view(data + a, b - a, np.uint8)
-        size = b - a
-        side = 0
-        for j in range(p):
-            if j >= size or text[j] < prefix[j]:
-                side = -1
-                break
-            if text[j] > prefix[j]:
-                side = 1
-                break
-        if side < 0:
-            out[i] = np.int64(-9223372036854775808)
-        elif side > 0:
-            out[i] = np.int64(9223372036854775807)
-        else:
-            code = np.uint64(0)
-            last = min(size, p + 8)
-            for j in range(p, last):
-                code = (code << np.uint64(8)) | np.uint64(text[j])
-            code = code << np.uint64(8 * (p + 8 - max(last, p))) if last < p + 8 and last > p else code
-            if last <= p:
-                code = np.uint64(0)
-            out[i] = np.int64(code ^ np.uint64(0x8000000000000000))
-
-
 @nb.njit(inline="always")
 def _spread(x):
     """31 bits, a zero between each two."""

@@ -22,7 +22,7 @@ from tidewheel.model.schema import TableSpec
 (
     ROWS,  # positions in the piece
     OPEN,  # 1 when the addresses below are filled in
-    CODER,  # which of the version's key coders made its codes
+    CODER,  # the number of the coder that made its key codes; filled in by a query: which row of its key intervals is for it
     GENERATION_HI,  # the last generation that rows of it came with
     KMIN, KMAX, TMIN, TMAX,  # region, in codes
     KEYS, TIMES,  # int64 codes by row number

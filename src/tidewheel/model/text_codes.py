@@ -3,59 +3,101 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.errors import QueryError
-from tidewheel.model.arrays import take
-from tidewheel.model.codes import NOWHERE, TIES, Codes, KeyCoder, KeyIntervals, Mask, OneColumn, Refusal, plain, through_dictionary
+from tidewheel.model.codes import NOWHERE, TIES, Codes, KeyIntervals, Mask, OneColumn, Refusal, plain, through_dictionary
+from tidewheel.model.text.division import Node, as_bytes, byte_addresses, compiled, described, keys_of, parsed
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 
 class BytesCoder(OneColumn):
-    """Text and binary by the eight bytes after a common prefix, in the order of their bytes."""
+    """Text and binary in the order of their bytes, by a division that was learned from such keys (`model.text.division`).
 
-    def __init__(self, column: str, type_: pa.DataType, prefix: bytes = b"") -> None:
+    `prefix` describes the division; at its simplest it is the common prefix that codes leave out.
+    """
+
+    learns = True
+
+    def __init__(self, column: str, type_: pa.DataType, prefix: bytes = b"", number: int = 0) -> None:
         super().__init__(column, type_)
         self.prefix = prefix
-        self._prefix = np.frombuffer(prefix, np.uint8).copy()
+        self.number = number
+        self._node: Node | None = None
+        self._table: npt.NDArray[np.int64] | None = None
 
-    def with_prefix(self, prefix: bytes) -> KeyCoder:
-        return self if prefix == self.prefix else BytesCoder(self.columns[0], self.type, prefix)
+    @property
+    def node(self) -> Node:
+        if self._node is None:
+            self._node = parsed(self.prefix)
+        return self._node
+
+    @property
+    def shared(self) -> bytes:
+        """What keys begin with, or lie outside: below or above all others."""
+        return self.node.shared
+
+    @property
+    def table(self) -> npt.NDArray[np.int64]:
+        """The division as kernels walk it. Made when it is first needed: of most chunks' coders it never is."""
+        if self._table is None:
+            self._table = compiled(self.node)
+        return self._table
+
+    def with_prefix(self, prefix: bytes, number: int = 0) -> BytesCoder:
+        return self if (prefix, number) == (self.prefix, self.number) else BytesCoder(self.columns[0], self.type, prefix, number)
 
     def encode(self, batch: pa.RecordBatch) -> Codes:
-        return through_dictionary(batch.column(self.columns[0]), self._codes)
+        return through_dictionary(batch.column(self.columns[0]), self.codes)
 
-    def _codes(self, array: pa.Array) -> Codes:
-        from tidewheel.model.kernels import byte_codes
+    def codes(self, array: pa.Array, *, greatest: bool = False) -> Codes:
+        """The codes of keys; of the greatest ones that begin with them, if that is asked for."""
+        from tidewheel.model.text.kernels import byte_codes
 
         out = np.empty(len(array), np.int64)
         if len(array):
             offsets, wide, data, _keep = byte_addresses(array)
-            byte_codes(offsets, wide, data, len(array), self._prefix, out)
+            byte_codes(offsets, wide, data, len(array), self.table.ctypes.data, 255 if greatest else 0, out)
         return out
 
-    def common_prefix(self, batch: pa.RecordBatch) -> bytes:
-        """What nearly all of a sample of the keys begin with; the few others will be clamped."""
-        array = batch.column(self.columns[0])
-        sample = plain(take(array, np.linspace(0, len(array) - 1, min(len(array), 512)).astype(np.int64)))
-        texts = sorted(t.encode() if isinstance(t, str) else t for t in sample.to_pylist())
-        first, last = texts[len(texts) // 64], texts[-1 - len(texts) // 64]
-        same = 0
-        while same < min(len(first), len(last), 255) and first[same] == last[same]:
-            same += 1
-        return bytes(first[:same])
+    def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
+        from tidewheel.model.text.learning import learned
+
+        arrays = [as_bytes(plain(array)) for array in keys if len(array)]
+        return described(learned(pa.concat_arrays(arrays), most)) if arrays else b""
+
+    def tells(self, code: int, keys: pa.Array) -> bool:
+        """Whether these keys of one code are all the same, and no other key has the code (but for zero bytes added to it)."""
+        from tidewheel.model.text.learning import one_text
+
+        key = one_text(as_bytes(plain(keys)))
+        least, most = keys_of(self.node, code)
+        return key is not None and key.rstrip(b"\0") == least and most is not None and len(key) < len(most)
+
+    def keys_of(self, code: int) -> tuple[bytes, bytes | None]:
+        return keys_of(self.node, code)
+
+    def bound(self, value: Any) -> bytes | None:
+        """A bound of a query as bytes, None for an open one. Raises QueryError if the key column cannot have it."""
+        if value is None:
+            return None
+        value = self._scalar(value).as_py()
+        return value.encode() if isinstance(value, str) else bytes(value)
 
     def intervals(self, lo: Any, hi: Any) -> KeyIntervals:
-        a = INT64_MIN if lo is None else int(self._codes(pa.array([self._scalar(lo).as_py()], self._narrow()))[0])
-        b = INT64_MAX if hi is None else int(self._codes(pa.array([self._scalar(hi).as_py()], self._narrow()))[0])
-        return NOWHERE if a > b else KeyIntervals(np.array([a]), np.array([b]), TIES)
+        return text_intervals([self], self.bound(lo), self.bound(hi))[0]
 
     def _narrow(self) -> pa.DataType:
         t = pa.types
         return pa.string() if t.is_string(self.type) or t.is_large_string(self.type) or t.is_string_view(self.type) else pa.binary()
+
+    def _wide(self) -> pa.DataType:
+        return pa.large_string() if self._narrow() == pa.string() else pa.large_binary()
 
     def _scalar(self, value: Any) -> pa.Scalar:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
@@ -65,23 +107,30 @@ class BytesCoder(OneColumn):
             raise QueryError(f"{value!r} is no {self.type}, the type of key column {self.columns[0]!r}: {e}") from None
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
-        array = plain(batch.column(self.columns[0]))
-        wide = pa.large_string() if self._narrow() == pa.string() else pa.large_binary()
+        array, wide = plain(batch.column(self.columns[0])), self._wide()
         widened = pa.RecordBatch.from_arrays([array.cast(wide)], [self.columns[0]])
         first, last = (None if bound is None else self._scalar(bound).cast(wide) for bound in (lo, hi))
         return super().matches(widened, first, last)
 
 
-def byte_addresses(array: pa.Array) -> tuple[int, int, int, pa.Array]:
-    """(address of the offsets, wide flag, address of the bytes, what to keep alive) for `byte_codes`."""
-    t = array.type
-    if pa.types.is_fixed_size_binary(t):
-        return 0, -t.byte_width, array.buffers()[1].address + array.offset * t.byte_width, array
-    if pa.types.is_string_view(t) or pa.types.is_binary_view(t):
-        array = array.cast(pa.binary())
-    wide = int(pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
-    _, offsets, data = array.buffers()
-    return offsets.address + array.offset * (8 if wide else 4), wide, data.address if data is not None else 0, array
+def text_intervals(coders: Sequence[BytesCoder], lo: bytes | None, hi: bytes | None) -> list[KeyIntervals]:
+    """The keys from lo to hi under each of many coders."""
+    if lo is not None and hi is not None and lo > hi:
+        return [NOWHERE] * len(coders)
+    first = [INT64_MIN] * len(coders) if lo is None else text_codes(coders, lo).tolist()
+    last = [INT64_MAX] * len(coders) if hi is None else first if hi == lo else text_codes(coders, hi).tolist()
+    return [KeyIntervals(np.array([a]), np.array([b]), TIES) for a, b in zip(first, last, strict=True)]
+
+
+def text_codes(coders: Sequence[BytesCoder], key: bytes) -> Codes:
+    """The code of one key under each of many coders."""
+    from tidewheel.model.text.kernels import bound_codes
+
+    tables = [coder.table for coder in coders]
+    out = np.empty(len(tables), np.int64)
+    addresses = np.array([table.ctypes.data for table in tables], np.int64)
+    bound_codes(addresses, np.frombuffer(key, np.uint8).copy(), out)
+    return out
 
 
 class IpCoder(OneColumn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ class ZOrderCoder:
     """Two or more coordinates, quantised within declared bounds and interleaved."""
 
     prefix = b""
+    number = 0
+    learns = False
 
     def __init__(self, columns: tuple[str, ...], bounds: tuple[float, ...]) -> None:
         self.columns = columns
@@ -28,10 +31,10 @@ class ZOrderCoder:
         with np.errstate(over="ignore"):  # bounds nearly alike or without end: all points share few cells, which is right
             self._scale = float(1 << self.bits) / (np.array(bounds[len(columns) :]) - self._lo)
 
-    def with_prefix(self, prefix: bytes) -> KeyCoder:
+    def with_prefix(self, prefix: bytes, number: int = 0) -> KeyCoder:
         return self
 
-    def common_prefix(self, batch: pa.RecordBatch) -> bytes:
+    def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
         return b""
 
     def _points(self, batch: pa.RecordBatch) -> npt.NDArray[np.float64]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidewheel.chunk.format import generation_column
 from tidewheel.errors import QueryError
 from tidewheel.index.version import Version
-from tidewheel.model.codes import EVERYWHERE, KeyCoder, KeyIntervals
+from tidewheel.model.codes import KeyCoder, KeyIntervals
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec, ZOrder, nearest
@@ -23,6 +23,7 @@ from tidewheel.read.limits import Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, parse_order
 from tidewheel.read.scan import Era, Found, StoredColumns, find
+from tidewheel.read.wanted import Wanted
 from tidewheel.settings import Settings
 
 Mask = np.ndarray
@@ -79,9 +80,7 @@ class Coordinator:
         """Check the bounds of a query and find its segments. `columns` are those that it will read."""
         spec = self.spec
         lo, hi = self._key_bounds(query)
-        intervals = [EVERYWHERE] if lo is None and hi is None else [c.intervals(lo, hi) for c in version.coders]
-        if len(intervals) < len(version.coders):
-            intervals = intervals * len(version.coders)
+        keys = Wanted(version.coder, lo, hi)
         t0, t1 = pair(query.time, "time")
         first, last = spec.time.interval(t0, t1)
         era: Era | None = None
@@ -89,15 +88,15 @@ class Coordinator:
             version, era = self._era(version, query)
         damage: Damage | None = None
         if query.on_corrupt == "error":
-            found = find(version, intervals, first, last, self.stored, watch, era=era)
+            found = find(version, keys, first, last, self.stored, watch, era=era)
         else:
             found, damage = find_intact(
-                lambda known: find(version, intervals, first, last, self.stored, watch, known, era),
+                lambda known: find(version, keys, first, last, self.stored, watch, known, era),
                 version,
-                lambda found: (columns, self.columns(version.coders[0].columns)) if found.doubtful else (columns,),
+                lambda found: (columns, self.columns(version.coder.columns)) if found.doubtful else (columns,),
                 watch,
             )
-        return Scan(self, found, intervals, (first, last), _checker(version.coders[0], lo, hi), damage)
+        return Scan(self, found, keys.intervals, (first, last), _checker(version.coder, lo, hi), damage)
 
     def _era(self, version: Version, query: Query) -> tuple[Version, Era]:
         """The version as it was, and the generations whose rows are wanted."""
@@ -152,7 +151,7 @@ class Scan:
         self,
         coordinator: Coordinator,
         found: Found,
-        intervals: list[KeyIntervals],
+        intervals: KeyIntervals,
         time: tuple[int, int],
         check: Callable[[pa.RecordBatch], Mask],
         damage: Damage | None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidewheel.chunk.format import code_columns
 from tidewheel.chunk.reader import Chunk
 from tidewheel.env.files import LocalFiles
+from tidewheel.index.coders import Coders
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.model.coders import key_coder
 from tidewheel.model.pieces import Shape
@@ -32,9 +33,7 @@ class ChunkFiles:
         self.spec = spec
         self._files = LocalFiles(Path(root))
         self._shape = Shape(spec)
-        first = key_coder(spec)
-        self._coders = [first]
-        self._numbers = {first.prefix: 0}
+        self._coders = Coders(key_coder(spec))
         self._chunks: OrderedDict[ChunkRecord, Chunk] = OrderedDict()
         self._coordinator = Coordinator(spec, self._shape, settings, StoredColumns(*code_columns(spec)))
 
@@ -43,15 +42,12 @@ class ChunkFiles:
         chunks = [self._chunk(record) for record in records]
         while len(self._chunks) > KEPT:
             self._chunks.popitem(last=False)
-        version = Version(generation, ChunkSet(self._shape.width, chunks), (), (), tuple(masks), self._coders)
+        version = Version(generation, ChunkSet(self._shape.width, chunks), (), (), tuple(masks), self._coders.first)
         return LocalResult(self._coordinator, version, query)
 
     def _chunk(self, record: ChunkRecord) -> Chunk:
         found = self._chunks.get(record)
         if found is None:
-            if record.prefix not in self._numbers:
-                self._numbers[record.prefix] = len(self._coders)
-                self._coders.append(self._coders[0].with_prefix(record.prefix))
-            self._chunks[record] = found = Chunk(record, self.spec, self._shape, self._numbers[record.prefix], self._files)
+            self._chunks[record] = found = Chunk(record, self.spec, self._shape, self._coders.of(record.prefix), self._files)
         self._chunks.move_to_end(record)
         return found

@@ -55,17 +55,19 @@ that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pi
 _GREATEST = np.int64(9223372036854775807)
 
 
-@nb.njit("int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", **JIT)
-def select(pieces, count, source, klo, khi, t0, t1, out, at):
+@nb.njit("int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", **JIT)
+def select(pieces, count, source, slots, klo, khi, t0, t1, out, at):
     """Copy the descriptors of the pieces whose region meets the query behind out[:at]. Returns the new end.
 
-    klo[coder], khi[coder] are the key intervals in rising order; a region is compared with their hull.
+    slots has the row of klo and khi for each coder (the first, for those that it ends before): key intervals in rising order. A region
+    is compared with their hull.
     """
     last = klo.shape[1] - 1
     for r in range(count):
         if pieces[r, TMAX] < t0 or pieces[r, TMIN] > t1 or pieces[r, ROWS] == 0:
             continue
         c = pieces[r, CODER]
+        c = slots[c] if c < slots.shape[0] else np.int64(0)
         if pieces[r, KMAX] < klo[c, 0] or pieces[r, KMIN] > khi[c, last]:
             continue
         if last > 0:
@@ -81,6 +83,7 @@ def select(pieces, count, source, klo, khi, t0, t1, out, at):
         out[at, OPEN] = opened
         out[at, SOURCE] = source
         out[at, INDEX] = r
+        out[at, CODER] = c
         out[at, T0] = t0
         out[at, T1] = t1
         at += 1

@@ -87,7 +87,7 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
         return segments
     found = scan.found
     doubtful = segments[marked]
-    columns = scan.coordinator.columns(found.version.coders[0].columns)
+    columns = scan.coordinator.columns(found.version.coder.columns)
     check_blocks(found, doubtful, columns, watch)
     held = watch.held
     checks = [scan.check(copy(here, part, columns, watch)) for here, part in resident(found, doubtful, columns, watch)]

@@ -18,7 +18,6 @@ from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.errors import CorruptionError
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.version import Version
-from tidewheel.model.codes import KeyIntervals
 from tidewheel.model.pieces import (
     CODER,
     COLUMNS,
@@ -32,9 +31,9 @@ from tidewheel.model.pieces import (
     VALIDITY,
     Holder,
 )
-from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, closed, scan, select, unverified
 from tidewheel.read.limits import Watch
+from tidewheel.read.wanted import Wanted
 
 if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
@@ -129,7 +128,7 @@ def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
 
 def find(
     version: Version,
-    intervals: list[KeyIntervals],
+    keys: Wanted,
     t0: int,
     t1: int,
     stored: StoredColumns,
@@ -137,30 +136,27 @@ def find(
     damage: Damage | None = None,
     era: Era | None = None,
 ) -> Found:
-    """All segments that can hold rows of the query. `intervals` has the key intervals under each of the version's coders.
+    """All segments that can hold rows of the query.
 
     With `era`, only rows that came with its generations: that is decided here, for each row.
 
     Raises CorruptionError if something it needs is damaged; with `damage`, notes it there and leaves its rows out.
     """
-    klo, khi = _tables(intervals)
     trees = version.trees
     considered = version.chunks.count + sum(tree.count for tree in trees)
-    if not klo.shape[1] or t0 > t1 or not considered:
+    if keys.is_empty or t0 > t1 or not considered:
         return Found(version, version.chunks.matrix[:0], _NO_SEGMENTS, considered)
 
     # 1. the pieces whose region meets the query
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
-    # codes of different coders cannot be compared: then the region index looks at times only
-    hull = (int(klo[0, 0]), int(khi[0, -1])) if len(version.coders) == 1 else (INT64_MIN, INT64_MAX)
-    chosen = version.chunks.candidates(*hull, t0, t1)
+    chosen, slots, klo, khi = keys.within(version, t0, t1)
     if chosen is None:
-        count = select(version.chunks.matrix, version.chunks.count, 0, klo, khi, t0, t1, pieces, 0)
+        count = select(version.chunks.matrix, version.chunks.count, 0, slots, klo, khi, t0, t1, pieces, 0)
     else:
-        count = select(chosen, len(chosen), 0, klo, khi, t0, t1, pieces, 0)
+        count = select(chosen, len(chosen), 0, slots, klo, khi, t0, t1, pieces, 0)
         pieces[:count, INDEX] = chosen[pieces[:count, INDEX], INDEX]
     for number, tree in enumerate(trees):
-        count = select(tree.matrix, tree.count, number + 1, klo, khi, t0, t1, pieces, count)
+        count = select(tree.matrix, tree.count, number + 1, slots, klo, khi, t0, t1, pieces, count)
     if era is not None:
         kept = pieces[:count][era.meets(pieces[:count])]
         count = len(kept)
@@ -179,7 +175,7 @@ def find(
             _open(version, pieces[q])
 
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
-    mode = max(i.check for i in intervals)
+    mode = keys.check
     segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
     if era is not None and era.cuts(pieces[:near]).any():
         segments = _of_era(version, pieces, segments, era, watch, damage)
@@ -260,17 +256,6 @@ def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch:
 _NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
 
 
-def _tables(intervals: list[KeyIntervals]) -> tuple[Matrix, Matrix]:
-    """Key intervals as matrices (coder × interval). A coder under which nothing can match gets an interval that is empty."""
-    if len(intervals) == 1:
-        return intervals[0].lo.reshape(1, -1), intervals[0].hi.reshape(1, -1)
-    most = max(len(i.lo) for i in intervals)
-    klo, khi = np.full((len(intervals), most), 1, np.int64), np.full((len(intervals), most), 0, np.int64)
-    for c, interval in enumerate(intervals):
-        klo[c, : len(interval.lo)], khi[c, : len(interval.hi)] = interval.lo, interval.hi
-    return klo, khi
-
-
 def _seen(hidden: Hidden, pieces: Matrix, count: int, watch: Watch) -> tuple[Matrix, int]:
     """The pieces without the times that masks hide."""
     if not hidden.touches(pieces[:count]).any():
@@ -290,9 +275,9 @@ def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
     shared = version.chunks.matrix[index]
     shared[OPEN + 1 :] = opened[OPEN + 1 :]
     shared[OPEN] = 1  # last: other threads copy this row at any time, and use its addresses if it says so
-    kept = row[SOURCE:T1].copy(), row[T1]
+    kept = row[SOURCE:T1].copy(), row[T1], row[CODER]
     row[:] = opened
-    row[SOURCE:T1], row[T1] = kept
+    row[SOURCE:T1], row[T1], row[CODER] = kept
 
 
 def verify(version: Version, pieces: Matrix, todo: Any, watch: Watch, damage: Damage | None) -> None:

@@ -19,6 +19,7 @@ from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
+from tidewheel.model.text.division import parsed
 from tidewheel.model.times import TimeAxis
 from tidewheel.read.result import Result
 from tidewheel.sql.queries import queries
@@ -127,7 +128,7 @@ def _partitions(engine: Engine) -> Rows:
 def _servers(engine: Engine) -> Rows:
     for spec, servers in _each(engine, lambda table: table.server_states()):
         for s in servers:
-            yield spec.name, s.server, s.key_lo, s.prefix, s.fresh_rows, s.late_rows, s.memory_bytes
+            yield spec.name, s.server, s.key_lo, parsed(s.prefix).shared, s.fresh_rows, s.late_rows, s.memory_bytes
 
 
 def _streams(engine: Engine) -> Rows:

@@ -62,7 +62,7 @@ class Arranger:
     """
 
     def __init__(self, leaf_rows: int) -> None:
-        self._leaf_rows = leaf_rows
+        self.leaf_rows = leaf_rows
         self._room = _Room()
 
     @contextmanager
@@ -75,7 +75,7 @@ class Arranger:
 
     def _arrange(self, view: TreeView, template: Template, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
         room = self._room
-        template = coarser(template, leaves_for(view.rows, self._leaf_rows))
+        template = coarser(template, leaves_for(view.rows, self.leaf_rows))
         runs = [_routed(run, template, shape) for run in view.holders[: view.count]]
         same = all(a is b for a, b in zip(runs, view.holders, strict=False))
         matrix = view.matrix[: view.count] if same else np.array([run.row for run in runs])
@@ -85,6 +85,9 @@ class Arranger:
         starts = np.empty(template.leaves + 1, np.int64)
         place = room.array(rows, np.uint32)
         k.places(matrix, bases, starts, place)
+        bounds = template.bounds
+        if (np.diff(starts) > 2 * self.leaf_rows).any():
+            starts, bounds = _divided(room, matrix, bases, starts, bounds, place, self.leaf_rows)
         times = room.array(rows, np.int64)
         k.place_columns(matrix, _targets((TIMES, 8, times)), bases, place)
         if k.disordered(times, starts):
@@ -107,7 +110,7 @@ class Arranger:
         schema = runs[0].batch.schema
         columns = [_column(plan, runs, c, shape, known) for c in range(len(schema))]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        leaves = _leaves(starts, template, self._leaf_rows, codes, times, batch, zoned)
+        leaves = _leaves(starts, bounds, self.leaf_rows, codes, times, batch, zoned)
         generations, batches = _generations(sorted((run.generation_lo, run.generation_hi) for run in runs))
         return Arranged(batch, codes, times, leaves, generations, batches, _row_generations(plan, *generations))
 
@@ -164,13 +167,26 @@ def _row_generations(plan: _Plan, first: int, last: int) -> Generations | None:
     return out
 
 
+def _divided(
+    room: _Room, matrix: npt.NDArray[np.int64], bases: Codes, starts: Codes, bounds: Codes, place: npt.NDArray[np.uint32], leaf_rows: int
+) -> tuple[Codes, Codes]:
+    """Divide what the template left too large by key, as far as keys differ. Returns starts and bounds, and changes `place`."""
+    codes, moved = room.array(len(place), np.int64), room.array(len(place), np.uint32)
+    k.place_columns(matrix, _targets((KEYS, 8, codes)), bases, place)
+    most = len(bounds) + 2 * (len(place) // leaf_rows) + 2
+    out_starts, out_bounds = np.empty(most + 1, np.int64), np.empty(most, np.int64)
+    n = k.divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved)
+    k.move(place, moved)
+    return out_starts[: n + 1], out_bounds[:n]
+
+
 def _leaves(
-    starts: Codes, template: Template, leaf_rows: int, codes: Codes, times: Codes, batch: pa.RecordBatch, zoned: tuple[str, ...]
+    starts: Codes, bounds: Codes, leaf_rows: int, codes: Codes, times: Codes, batch: pa.RecordBatch, zoned: tuple[str, ...]
 ) -> Leaves:
-    most = template.leaves + len(codes) // leaf_rows + 1
+    most = len(bounds) + len(codes) // leaf_rows + 1
     out_starts = np.empty(most + 1, np.uint32)
     out_bounds = np.empty(most, np.int64)
-    n = k.cut_leaves(starts, template.bounds, leaf_rows, out_starts, out_bounds)
+    n = k.cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds)
     out_starts, out_bounds = out_starts[: n + 1].copy(), out_bounds[:n].copy()
     zones = np.empty((4, n), np.int64)
     k.zone_map(codes, out_starts, zones[0], zones[1])

@@ -24,21 +24,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidewheel.catalog.protocol import CatalogWriter
-from tidewheel.chunk.format import zoned_columns
-from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Bell, Outcome
 from tidewheel.errors import FencedError, TidewheelError
 from tidewheel.index.run import Run
-from tidewheel.index.tree import TreeView
+from tidewheel.index.template import Template
+from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import Change, ChunkLike
+from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, ServerRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
-from tidewheel.write.server import better_template
+from tidewheel.write.templates import better_template
 from tidewheel.write.tidy import EVERYWHERE, change_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ RETRY_SECONDS = 1.0
 WRITERS = 2
 """Threads that write chunks. While inserts wait for room, both of two cores have something to do."""
 
-MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, int], ChunkLike]
+MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, KeyCoder], ChunkLike]
 """The chunk behind a catalog row, for a table of this spec and shape whose codes this coder made."""
 
 
@@ -359,7 +359,7 @@ class Flusher:
         if server is None or tree.late:
             return
         began = self._clock.monotonic()
-        better = better_template(view, tree.template, publisher.coders)
+        better = better_template(view, tree.template, publisher.coders, self._settings.leaf_rows)
         some = view.holders[: view.count][:: max(1, view.count // 64)]
         times = [run.source.times(publisher.spec.time.column) for run in some]
         with publisher.lock:
@@ -372,10 +372,11 @@ class Flusher:
 
     def write(self, publisher: Publisher, view: TreeView) -> list[ChunkRecord]:
         """Write a sealed tree: one chunk, or several if one huge batch made it many times as large as a chunk should be."""
-        tree, spec = view.tree, publisher.spec
-        origin = Origin(tree.server, tree.late, tree.template.coder.prefix)
+        tree = view.tree
         records: list[ChunkRecord] = []
-        from tidewheel.write.arrange import Arranger, partitions  # on first use: its kernels take long to load
+        template = tree.template
+        from tidewheel.write.arrange import Arranger  # on first use: its kernels take long to load
+        from tidewheel.write.making import make_chunk
 
         try:
             arranger = self._arrangers.pop()
@@ -383,9 +384,9 @@ class Flusher:
             arranger = Arranger(self._settings.leaf_rows)
         try:
             for part in _portions(view, 2 * self._settings.chunk_bytes):
-                with arranger.arrange(part, tree.template, publisher.shape, zoned_columns(spec)) as arranged:
-                    counts = partitions(arranged, spec.partition_width)
-                    records.append(write_chunk(self._files, publisher.table, arranged, counts, origin))
+                record, template = make_chunk(self._files, publisher.table, arranger, part, template, publisher.coders, publisher.shape)
+                records.append(record)
+            self._learn(publisher, tree, template)
         except BaseException:
             self._remove(records)
             raise
@@ -393,8 +394,17 @@ class Flusher:
             self._arrangers.append(arranger)
         return records
 
+    def _learn(self, publisher: Publisher, tree: Tree, template: Template) -> None:
+        """Keys of a tree had to be divided anew for its chunk: the rows to come are routed like that as well."""
+        if template is not tree.template and not tree.late and tree.server < len(publisher.servers):
+            with publisher.lock:
+                server = publisher.servers[tree.server]
+                if server.template is tree.template:
+                    server.use(template)
+                    publisher.metrics.template_updates += 1
+
     def chunk(self, publisher: Publisher, record: ChunkRecord) -> ChunkLike:
-        return self._chunk(record, publisher.spec, publisher.shape, publisher.coders.number(record.prefix))
+        return self._chunk(record, publisher.spec, publisher.shape, publisher.coders.of(record.prefix))
 
 
 def _portions(view: TreeView, most: int) -> list[TreeView]:

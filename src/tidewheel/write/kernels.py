@@ -141,6 +141,52 @@ def row_order(runs, bases, batch_bases, place, out):
             out[here[j]] = first + perm[j]
 
 
+@nb.njit("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])", **JIT)
+def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved):
+    """Divide leaves of more than twice leaf_rows by their codes: no leaf of several codes is larger than leaf_rows then.
+
+    Returns how many leaves there are; moved[p] = where the row at p belongs in them (stable).
+    """
+    n = 0
+    for l in range(bounds.shape[0]):
+        a = starts[l]
+        b = starts[l + 1]
+        out_starts[n] = a
+        out_bounds[n] = bounds[l]
+        n += 1
+        some = codes[a:b]
+        if b - a <= 2 * leaf_rows or some.min() == some.max():
+            for p in range(a, b):
+                moved[p] = p
+            continue
+        order = np.argsort(some, kind="mergesort")
+        first = np.int64(0)
+        i = np.int64(0)
+        while i < b - a:
+            j = i + 1
+            while j < b - a and some[order[j]] == some[order[i]]:
+                j += 1
+            if i > first and j - first > leaf_rows:
+                out_starts[n] = a + i
+                out_bounds[n] = some[order[i]]
+                n += 1
+                first = i
+            i = j
+        # rows of a new leaf keep the order that they had, as those of every other leaf do
+        leaf = np.empty(b - a, np.int64)
+        k = n
+        for p in range(b - a - 1, -1, -1):
+            while out_starts[k - 1] - a > p:
+                k -= 1
+            leaf[order[p]] = k - 1
+        cursor = out_starts[:n].copy()
+        for p in range(b - a):
+            moved[a + p] = cursor[leaf[p]]
+            cursor[leaf[p]] += 1
+    out_starts[n] = starts[bounds.shape[0]]
+    return n
+
+
 @nb.njit("int64(int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
 def cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds):
     """The chunk's leaves: empty ones left out, those of more than twice leaf_rows cut (by time, since that is their order)."""

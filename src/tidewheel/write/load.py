@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.chunk import names
-from tidewheel.chunk.format import zoned_columns
-from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.files import LocalFiles
+from tidewheel.index.coders import Coders
 from tidewheel.index.run import EVERY_ROW, Batch, Run
-from tidewheel.index.template import Template, divide, leaves_for
+from tidewheel.index.template import Template, leaves_for
 from tidewheel.index.tree import Tree
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import Load, Written
@@ -30,8 +29,9 @@ from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, TableRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor, Rejected
-from tidewheel.write.arrange import Arranger, partitions
-from tidewheel.write.server import Coders, better_template
+from tidewheel.write.arrange import Arranger
+from tidewheel.write.making import make_chunk
+from tidewheel.write.templates import better_template, first_template
 
 
 class ChunkMaker:
@@ -42,7 +42,7 @@ class ChunkMaker:
         self._load = load
         self._shape = Shape(spec)
         self._coders = Coders(key_coder(spec))
-        self._acceptor = Acceptor(spec, self._coders.all[0].refuse)
+        self._acceptor = Acceptor(spec, self._coders.first.refuse)
         self._files = _Folder(LocalFiles(Path(root)), load.folder)
         self._arranger = Arranger(load.leaf_rows)
         self._template: Template | None = None
@@ -54,7 +54,7 @@ class ChunkMaker:
         self._syncing: list[Future[None]] = []
         self._syncer = ThreadPoolExecutor(1, "tidewheel-sync")
         if load.bounds:
-            self._template = self._coders.template(np.array(load.bounds, np.int64), load.prefix)
+            self._template = Template(np.array(load.bounds, np.int64), self._coders.of(load.prefix))
 
     def add(self, batch: pa.RecordBatch, on_bad: str) -> list[Rejected]:
         """Take rows in. Returns those that do not fit, by their place among all that this task was given, or raises BadRowsError."""
@@ -85,11 +85,9 @@ class ChunkMaker:
 
     def _collect(self, rows: pa.RecordBatch) -> None:
         template = self._template
-        coder = template.coder if template is not None else self._coders.all[0]
-        source = Batch(rows, coder, self._shape)
         if template is None:
-            self._template = template = self._first_template(source)
-            source = source.coded_by(template.coder, self._shape)
+            self._template = template = self._first_template(Batch(rows, self._coders.first, self._shape))
+        source = Batch(rows, template.coder, self._shape)
         self._runs.append(Run(source, EVERY_ROW, template, whole=True))
         self._bytes += source.bytes
         self._rows += rows.num_rows
@@ -98,10 +96,7 @@ class ChunkMaker:
 
     def _first_template(self, sample: Batch) -> Template:
         row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
-        prefix = sample.coder.common_prefix(sample.data)
-        coder = self._coders.all[self._coders.number(prefix)]
-        codes = sample.coded_by(coder, self._shape).codes
-        return self._coders.template(divide(codes, leaves_for(self._load.chunk_bytes // row_bytes, self._load.leaf_rows)), prefix)
+        return first_template(sample, self._coders, leaves_for(self._load.chunk_bytes // row_bytes, self._load.leaf_rows), self._shape)
 
     def _write(self) -> None:
         template = self._template
@@ -111,13 +106,9 @@ class ChunkMaker:
             tree.append(run)
         self._runs, self._bytes = [], 0
         view = tree.view()
-        better = better_template(view, template, self._coders)
-        if better is not None:
-            self._template = template = better
-        spec = self._table.spec
-        with self._arranger.arrange(view, template, self._shape, zoned_columns(spec)) as arranged:
-            counts = partitions(arranged, spec.partition_width)
-            record = write_chunk(self._files, self._table, arranged, counts, Origin(0, True, template.coder.prefix))
+        template = better_template(view, template, self._coders, self._load.leaf_rows) or template
+        made = make_chunk(self._files, self._table, self._arranger, view, template, self._coders, self._shape)
+        record, self._template = made
         self._chunks.append(replace(record, file=self._files.name(record.file)))
         self._syncing.append(self._syncer.submit(self._files.sync, record.file))
 

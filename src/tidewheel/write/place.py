@@ -12,17 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import TidewheelError
+from tidewheel.index.coders import Coders
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike, Version
 from tidewheel.model.coders import key_coder
+from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ServerRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import Dispatch, even_dispatch
-from tidewheel.write.server import Coders, IndexingServer
+from tidewheel.write.server import IndexingServer
+from tidewheel.write.templates import SAMPLE, first_template, is_outside, sampled, wider_template
 
 Placed = tuple[IndexingServer, bool, Run]
 """(server, late, run): where rows of a batch go."""
@@ -46,28 +49,42 @@ class Placing:
     def resume(self, servers: list[ServerRecord]) -> None:
         """Take up the division that the catalog knows."""
         if len(servers) == len(self.servers):
-            coder = self.coders.all[self.coders.number(servers[0].prefix)]
+            coder = self.coders.of(servers[0].prefix)
             self.dispatch = Dispatch(np.array([s.key_lo for s in servers], np.int64), coder)
 
     def place(self, data: pa.RecordBatch, version: Version) -> list[Placed]:
         """Encode a batch and make its runs. The first batch looks at the chunks of the version."""
+        if self.dispatch is None or not self._begun:
+            self._begin(Batch(data, self.coders.first, self._shape), version)
         dispatch = self.dispatch
-        coder = dispatch.coder if dispatch is not None else self.coders.all[0]
-        batch = Batch(data, coder, self._shape)
-        if dispatch is None or not self._begun:
-            dispatch = self._begin(batch, version)
-            batch = batch.coded_by(dispatch.coder, self._shape)
+        assert dispatch is not None
+        batch = Batch(data, self._coder(dispatch), self._shape)
         placed = []
         for s, rows in dispatch.split(batch):
             server = self.servers[s]
-            for late, run in server.runs(batch, rows):
-                placed.append((server, late, run))
+            runs = server.runs(batch, rows)
+            if any(is_outside(run) for _, run in runs):
+                self._widen(server, runs)
+                runs = server.runs(batch, rows)
+            placed += [(server, late, run) for late, run in runs]
         return placed
+
+    def _coder(self, dispatch: Dispatch) -> KeyCoder:
+        """The coder that a batch is encoded by first: that of the division, or of the one server that gets all rows."""
+        template = self.servers[0].template
+        return template.coder if len(self.servers) == 1 and template is not None else dispatch.coder
+
+    def _widen(self, server: IndexingServer, runs: list[tuple[bool, Run]]) -> None:
+        """Keys came that begin otherwise than all before: a new template for them and for those that are still to come."""
+        with self._lock:
+            if server.template is runs[0][1].template:
+                view = server.live.view() if server.live is not None else None
+                server.use(wider_template(view, [run.keys for _, run in runs], server.template, self.coders))
 
     def template_of(self, server: int, data: pa.RecordBatch, version: Version) -> Template:
         """The template for rows that a server had before a crash; the first to ask is the sample it is made from."""
         if not self._begun:
-            self._begin(Batch(data, self.dispatch.coder if self.dispatch else self.coders.all[0], self._shape), version)
+            self._begin(Batch(data, self.coders.first, self._shape), version)
         template = self.servers[server if server < len(self.servers) else 0].template
         assert template is not None
         return template
@@ -75,34 +92,30 @@ class Placing:
     def for_others(self) -> tuple[bytes, tuple[int, ...]]:
         """(prefix, leaf bounds) for chunks that others make; no bounds if there is no one template for all keys."""
         with self._lock:
-            prefix = self.dispatch.coder.prefix if self.dispatch is not None else b""
             template = self.servers[0].template
-            if len(self.servers) > 1 or template is None or template.coder.prefix != prefix:
-                return prefix, ()
-            return prefix, tuple(template.bounds.tolist())
+            if len(self.servers) > 1 or template is None:
+                return b"", ()
+            return template.coder.prefix, tuple(template.bounds.tolist())
 
-    def _begin(self, batch: Batch, version: Version) -> Dispatch:
+    def _begin(self, batch: Batch, version: Version) -> None:
         """The first batch: divide the keys over the servers, and each server's over its leaves."""
         with self._lock:
             if self.dispatch is None:
-                first = self.coders.all[0]
-                coder = self.coders.all[self.coders.number(first.common_prefix(batch.data))]
-                self._divide(even_dispatch(batch.coded_by(coder, self._shape).codes, len(self.servers), coder))
-            dispatch = self.dispatch
-            assert dispatch is not None
-            batch = batch.coded_by(dispatch.coder, self._shape)
+                first = first_template(batch, self.coders, 1024, self._shape)
+                self._divide(even_dispatch(batch.coded_by(first.coder, self._shape).codes, len(self.servers), first.coder))
             for server in self.servers:
                 if server.template is None:
                     server.begin(batch, _last_chunk(version, server.number))
             self._begun = True
-            return dispatch
 
     def rebalance(self, views: list[TreeView]) -> None:
         """Divide the keys anew over the servers, from a sample of all that is in their trees. Called with the lock held."""
         assert self.dispatch is not None
         coder = self.dispatch.coder
         runs = [run for view in views for run in view.holders[: view.count]]
-        step = max(1, sum(run.rows for run in runs) // 65536)
+        if coder.learns:
+            coder = self.coders.of(coder.learned(sampled(runs, SAMPLE), SAMPLE // 1024))
+        step = max(1, sum(run.rows for run in runs) // SAMPLE)
         sample = [run.codes_by(coder)[::step] for run in runs]
         self._divide(even_dispatch(np.concatenate(sample), len(self.servers), coder))
 

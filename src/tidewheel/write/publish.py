@@ -29,7 +29,7 @@ from tidewheel.write.dispatch import is_uneven
 from tidewheel.write.log import Log
 from tidewheel.write.log_format import Entry
 from tidewheel.write.place import Placed, Placing
-from tidewheel.write.server import better_template
+from tidewheel.write.templates import better_template
 
 MANY_REMOVED = 64
 """Removed chunks from which on those are forgotten that the log has no rows of: it takes a sync to know."""
@@ -86,13 +86,13 @@ class Publisher:
         """Chunks or masks may be of no use any more, anywhere in the table."""
         self._known = table.generation
         """Log or catalog know this generation: no later owner gives it out again."""
-        self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.all)
+        self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.first)
         self._wake = wake
 
     def resume(self, chunks: list[ChunkLike], masks: list[MaskRecord], servers: list[ServerRecord]) -> None:
         """Take up what the catalog knows. Called once, before the table is used."""
         held = ChunkSet(self.shape.width, chunks)
-        self.version = Version(self.table.generation, held, (), (), masks, self.coders.all, horizon=self.table.horizon)
+        self.version = Version(self.table.generation, held, (), (), masks, self.coders.first, horizon=self.table.horizon)
         self.untidy = bool(masks)
         self.placing.resume(servers)
 
@@ -394,7 +394,7 @@ class Publisher:
                     continue
                 view, template = tree.view(), server.template
             began = self.clock.monotonic()
-            better = better_template(view, template, self.coders)
+            better = better_template(view, template, self.coders, self.settings.leaf_rows)
             with self.lock:
                 if server.live is tree:
                     server.check_at = 2 * tree.rows
@@ -425,7 +425,7 @@ class Publisher:
             old.sealed if sealed is None else sealed,
             tuple(tree.view() for server in self.servers for tree in server.trees()),
             old.hidden if masks is None else masks,
-            self.coders.all,
+            self.coders.first,
             min(self._known, self._known if self._reserved is None else self._reserved - 1),
             max(old.horizon, horizon),
         )

@@ -6,44 +6,21 @@ with an older template stays right.
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 
 import numpy as np
 
 from tidewheel.errors import TidewheelError
+from tidewheel.index.coders import Coders
 from tidewheel.index.run import Batch, RowNumbers, Run
-from tidewheel.index.template import PAYS, Template, divide, leaves_for, skew
-from tidewheel.index.tree import Tree, TreeView, all_codes, counts_per_leaf
+from tidewheel.index.template import Template, divide, leaves_for
+from tidewheel.index.tree import Tree
 from tidewheel.index.version import ChunkLike
-from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import TMIN, Shape
 from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
-
-ENOUGH = 16
-"""Rows per leaf from which on skew means something."""
-
-
-class Coders:
-    """The key coders of a table: they differ only in the prefix they leave out. Only grows; safe to use from any thread."""
-
-    def __init__(self, first: KeyCoder) -> None:
-        self.all: list[KeyCoder] = [first]
-        self._lock = threading.Lock()
-
-    def number(self, prefix: bytes) -> int:
-        with self._lock:
-            for i, coder in enumerate(self.all):
-                if coder.prefix == prefix:
-                    return i
-            self.all.append(self.all[0].with_prefix(prefix))
-            return len(self.all) - 1
-
-    def template(self, bounds: Codes, prefix: bytes) -> Template:
-        """A template with these bounds, in codes that leave out this prefix."""
-        number = self.number(prefix)
-        return Template(bounds, self.all[number], number)
+from tidewheel.write.templates import ENOUGH, first_template
 
 
 class IndexingServer:
@@ -70,12 +47,10 @@ class IndexingServer:
         leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
         if before is not None:
             with suppress(TidewheelError):  # one that cannot be read is no reason to refuse rows
-                self.use(self.coders.template(divide(before.codes(), leaves), before.record.prefix))
+                self.use(Template(divide(before.codes(), leaves), before.coder))
                 self.learn_late([before.times()])
                 return
-        prefix = sample.coder.common_prefix(sample.data)
-        coder = self.coders.all[self.coders.number(prefix)]
-        self.use(self.coders.template(divide(sample.coded_by(coder, self.shape).codes, leaves), prefix))
+        self.use(first_template(sample, self.coders, leaves, self.shape))
 
     def use(self, template: Template) -> None:
         """Route later runs by this template."""
@@ -130,17 +105,6 @@ class IndexingServer:
             (False, Run(batch, numbers[~old], template)),
             (True, Run(batch, numbers[old], template)),
         ]
-
-
-def better_template(view: TreeView, template: Template, coders: Coders) -> Template | None:
-    """A new division of the keys if that pays, else None. Reads an immutable view, changes nothing but the list of coders."""
-    counts = counts_per_leaf(view, template)
-    if counts.sum() < ENOUGH * template.leaves or skew(counts, template.bounds) <= PAYS:
-        return None
-    largest = max(view.holders[: view.count], key=lambda run: run.rows)
-    prefix = template.coder.common_prefix(largest.batch)
-    codes = all_codes(view, coders.all[coders.number(prefix)])
-    return coders.template(divide(codes, template.leaves), prefix)
 
 
 def usual_end(times: list[Codes]) -> int:

@@ -1,0 +1,149 @@
+"""Which template, and which coder of texts, rows are routed by: the first one, a better one, one that fits a chunk. Nothing is changed.
+
+Codes of texts are divided by what keys there are. A coder is learned from the first rows, learned anew when keys lie outside of what its
+keys had in common or when too many keys share a code, and looked at once more for each chunk: there, all keys are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.index.coders import Coders
+from tidewheel.index.run import Batch, Run
+from tidewheel.index.template import PAYS, Template, divide, skew
+from tidewheel.index.tree import TreeView, all_codes, counts_per_leaf
+from tidewheel.model.arrays import take
+from tidewheel.model.codes import KeyCoder
+from tidewheel.model.pieces import KMAX, KMIN, Shape
+from tidewheel.model.text_codes import BytesCoder
+from tidewheel.model.times import INT64_MAX, INT64_MIN
+
+if TYPE_CHECKING:
+    from tidewheel.write.arrange import Arranged
+
+ENOUGH = 16
+"""Rows per leaf from which on skew means something."""
+
+SAMPLE = 1 << 16
+"""Keys that are looked at to learn a coder for what is still to come."""
+
+
+def first_template(sample: Batch, coders: Coders, leaves: int, shape: Shape) -> Template:
+    """From the first batch that arrives."""
+    coder = coders.first
+    if coder.learns:
+        column = sample.data.column(coder.columns[0])
+        coder = coders.of(coder.learned([_some(column, SAMPLE)], max(2, min(SAMPLE, len(column)) // leaves)))
+    return Template(divide(sample.coded_by(coder, shape).codes, leaves), coder)
+
+
+def better_template(view: TreeView, template: Template, coders: Coders, leaf_rows: int) -> Template | None:
+    """A new division of the keys if that pays, else None. Reads an immutable view."""
+    counts = counts_per_leaf(view, template)
+    if counts.sum() < ENOUGH * template.leaves:
+        return None
+    uneven = skew(counts, template.bounds) > PAYS
+    if not uneven and not (isinstance(template.coder, BytesCoder) and _are_blurred(view, template, counts)):
+        return None
+    coder = template.coder
+    if coder.learns:
+        coder = _learned(view, coders, leaf_rows)
+        if coder is template.coder and not uneven:
+            return None
+    return Template(divide(all_codes(view, coder), template.leaves), coder)
+
+
+def is_outside(run: Run) -> bool:
+    """Some keys of a run lie outside of what its coder takes all keys to begin with: their codes are all the same."""
+    coder = run.template.coder
+    return isinstance(coder, BytesCoder) and _meets_ends(coder, int(run.row[KMIN]), int(run.row[KMAX]))
+
+
+def wider_template(view: TreeView | None, keys: Sequence[pa.Array], template: Template, coders: Coders) -> Template:
+    """A template for a tree's keys and for these, which lie outside of what the template's coder takes all keys to begin with.
+
+    The bytes that all keys begin with get fewer with every call, so there is an end to it.
+    """
+    coder = template.coder
+    assert isinstance(coder, BytesCoder)
+    runs = view.holders[: view.count][-64:] if view is not None else []
+    known = [_some(run.keys, SAMPLE // 2 // len(runs)) for run in runs]
+    sample = [*known, *(_some(part, SAMPLE // 2) for part in keys), pa.array([coder.shared], pa.large_binary())]
+    wider = coders.of(coder.learned(sample, max(2, sum(map(len, sample)) // template.leaves)))
+    codes = [wider.encode(pa.RecordBatch.from_arrays([part], [coder.columns[0]])) for part in sample[:-1]]
+    return Template(divide(np.concatenate(codes), template.leaves), wider)
+
+
+def fits(arranged: Arranged, coder: KeyCoder) -> bool:
+    """Whether a coder is right for a chunk: no key lies outside, and where many rows have the same code they have the same key."""
+    if not isinstance(coder, BytesCoder):
+        return True
+    leaves = arranged.leaves
+    if _meets_ends(coder, int(leaves.zones[0].min()), int(leaves.zones[1].max())):
+        return False
+    again = leaves.bounds[1:] == leaves.bounds[:-1]
+    firsts = np.flatnonzero(again & ~np.concatenate([[False], again[:-1]]))
+    column = arranged.batch.column(coder.columns[0])
+    for first in firsts.tolist():
+        last = first + 1
+        while last + 1 < leaves.count and leaves.bounds[last + 1] == leaves.bounds[first]:
+            last += 1
+        a, b = int(leaves.starts[first]), int(leaves.starts[last + 1])
+        if not coder.tells(int(leaves.zones[0, first]), column.slice(a, b - a)):
+            return False
+    return True
+
+
+def fitting_template(view: TreeView, template: Template, coders: Coders, leaf_rows: int) -> Template:
+    """A template with a coder that is right for a chunk of these rows."""
+    coder = _learned(view, coders, leaf_rows)
+    return template if coder is template.coder else Template(divide(all_codes(view, coder), template.leaves), coder)
+
+
+def surely_unfit(view: TreeView, template: Template) -> bool:
+    """Known before a chunk is arranged: some key lies outside."""
+    return any(run.template.coder is template.coder and is_outside(run) for run in view.holders[: view.count])
+
+
+def _learned(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
+    keys = [run.keys for run in view.holders[: view.count]]
+    return coders.of(coders.first.learned(keys, leaf_rows))
+
+
+def _meets_ends(coder: BytesCoder, least: int, greatest: int) -> bool:
+    return (least == INT64_MIN or greatest == INT64_MAX) and coder.shared != b""
+
+
+def _are_blurred(view: TreeView, template: Template, counts: np.ndarray) -> bool:
+    """Whether a code that has a leaf for itself, and fills it, stands for different keys."""
+    coder = template.coder
+    assert isinstance(coder, BytesCoder)
+    alone = np.diff(template.bounds, append=INT64_MAX) == 1
+    full = np.flatnonzero(alone & (counts > 2 * max(1, counts.sum() // template.leaves)))
+    largest = max(view.holders[: view.count], key=lambda run: run.rows)
+    if not len(full) or largest.template is not template or largest.is_small:
+        return False
+    starts, order = largest.arrays[largest.rows :], largest.arrays[: largest.rows]
+    column = largest.batch.column(coder.columns[0])
+    for leaf in full[:: max(1, len(full) // 64)].tolist():
+        rows = order[starts[leaf] : starts[leaf + 1]]
+        if len(rows) and not coder.tells(int(template.bounds[leaf]), take(column, rows[:256])):
+            return True
+    return False
+
+
+def _some(column: pa.Array, most: int) -> pa.Array:
+    """At most so many values, spread evenly."""
+    if len(column) <= most:
+        return column
+    return take(column, np.linspace(0, len(column) - 1, max(1, most)).astype(np.int64))
+
+
+def sampled(runs: Sequence[Run], most: int) -> list[pa.Array]:
+    """Keys of many runs, as many as their share."""
+    step = max(1, sum(run.rows for run in runs) // most)
+    return [_some(run.keys, max(1, run.rows // step)) for run in runs]
