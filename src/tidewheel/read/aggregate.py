@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
-from tidewheel.read.expressions import quoted, referenced, run
+from tidewheel.read.expressions import looked_at, quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
 from tidewheel.read.totals.asked import Total, read, type_of
 from tidewheel.read.totals.sums import Totals
@@ -73,19 +73,24 @@ class Aggregation:
         for g in groups:
             coordinator.number(g, "group_by")
         reads = dict.fromkeys(groups)
+        self._bounded = True
+        told: dict[str, str] = {}
         for expression in wanted.values():
             if not isinstance(expression, str):
                 raise QueryError(f"an aggregate is SQL text like 'avg(speed)', not {expression!r}")
-            reads.update(dict.fromkeys(referenced(expression, tuple(names))))
+            found = looked_at(expression, tuple(names), True)
+            reads.update(dict.fromkeys(found.columns))
+            self._bounded = self._bounded and found.bounded
+            told[expression] = found.at_one_moment()
         self.reads: list[str] = list(reads) or [coordinator.spec.time.column]
-        parts = [quoted(g) for g in groups] + [f"({e}\n) AS {quoted(n)}" for n, e in wanted.items()]
+        parts = [quoted(g) for g in groups] + [f"({told[e]}\n) AS {quoted(n)}" for n, e in wanted.items()]
         self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
         slow = watch.limits.seconds != NEVER  # what is constant in an expression is worked out even without a row
         # with a count beside them, expressions that do not aggregate are refused
-        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch, slow)
-        self.schema = run(self._sql, empty, names, watch, slow).schema
+        run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch, slow, self._bounded)
+        self.schema = run(self._sql, empty, names, watch, slow, self._bounded).schema
 
     def run(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, watch: Watch) -> pa.Table:
         picked = pa.schema([schema.field(n) for n in self.reads])
@@ -102,7 +107,7 @@ class Aggregation:
                 raise
 
         try:
-            return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream()), self._names, watch)
+            return run(self._sql, pa.RecordBatchReader.from_batches(picked, stream()), self._names, watch, bounded=self._bounded)
         except QueryError:
             if failure:
                 raise failure.pop() from None

@@ -10,22 +10,34 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.env.memory import machine_memory
 from tidewheel.errors import LimitError, QueryError
 from tidewheel.model.schema import nearest
+from tidewheel.read import apart
+from tidewheel.read.apart import Apart, WrongError
+from tidewheel.read.bounded import arguments, is_bounded, walk
 from tidewheel.read.limits import NEVER, Watch, shown
+from tidewheel.read.row_functions import MOMENTS, OTHER_WORDS, RowFunctions
+from tidewheel.read.value_lists import without_lists
 
 MEMORY = 1 << 30
 """What all grouping of this process together may take before it spills to a temporary folder."""
 
 _LEAST = 64 << 20
 """What DuckDB needs to work at all."""
+
+_LONGEST = 1 << 20
+"""Characters of an expression."""
+
+_BEFORE = "SELECT ("
+"""What stands before an expression where it is parsed."""
 
 _FEW = 4096
 """Up to so many rows an expression is evaluated here; more are watched, which costs a thread and a quarter of a millisecond."""
@@ -67,87 +79,183 @@ def _cursor() -> Any:
         return _database.cursor()
 
 
-@lru_cache(maxsize=512)
-def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns an expression reads, in the order of `names`. Raises QueryError if it is not one scalar expression."""
-    if not isinstance(expression, str) or not expression.strip():
-        raise QueryError(f'an expression is SQL text like "speed > 30", not {expression!r}')
-    import duckdb
-
+def _asked(text: str, given: list[Any]) -> list[tuple[Any, ...]]:
     cursor = _cursor()
     try:
-        text = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({expression}\n) FROM t"]).fetchone()[0]
-    except duckdb.Error as e:
-        raise QueryError(f"cannot read the expression {expression!r}: {e}") from None
+        return cursor.execute(text, given).fetchall()  # type: ignore[no-any-return]
     finally:
         cursor.close()
-    tree = json.loads(text)
+
+
+_functions = RowFunctions(_asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression that was looked at."""
+
+    text: str
+    columns: tuple[str, ...]
+    """Those that it reads, in the order of the table's."""
+    bounded: bool
+    """Whether it may be evaluated in this process (`read/bounded.py`)."""
+    moments: tuple[tuple[int, int], ...]
+    """Where it asks for the time: first byte and the one behind."""
+
+    def at_one_moment(self) -> str:
+        """With the time as it is now in every such place."""
+        if not self.moments:
+            return self.text
+        data = self.text.encode()
+        calls = [data[start:end].decode() for start, end in self.moments]
+        asked = ", ".join(f"CAST({call} AS VARCHAR), typeof({call})" for call in calls)
+        told = iter(_asked(f"SELECT {asked}", [])[0])
+        for (start, end), (value, type_) in reversed(list(zip(self.moments, list(zip(told, told, strict=True)), strict=True))):
+            data = data[:start] + f"CAST('{value}' AS {type_})".encode() + data[end:]
+        return data.decode()
+
+
+def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that an aggregate reads, in the order of `names`. Raises QueryError if it is not one expression over a table's rows."""
+    return looked_at(expression, names, True).columns
+
+
+@lru_cache(maxsize=512)
+def looked_at(expression: str, names: tuple[str, ...], aggregates: bool) -> Expression:
+    """Raises QueryError if it is not one expression over the rows of a table, or is no function of them. With `aggregates`, it may
+    be about all of them together."""
+    if not isinstance(expression, str) or not expression.strip():
+        raise QueryError(f'an expression is SQL text like "speed > 30", not {expression!r}')
+    if len(expression) > _LONGEST:
+        raise QueryError(f"the expression has {len(expression):,} characters; at most {_LONGEST:,} are taken")
+    node = _tree(expression)
+    nodes = list(walk(node))
+    used: set[str] = set()
+    moments: list[tuple[int, int]] = []
+    for one in nodes:
+        kind = one.get("class")
+        if kind == "SUBQUERY":
+            raise _refused(expression, "holds a sub-query", aggregates)
+        if kind == "WINDOW":
+            raise _refused(expression, f"has a window, {one['function_name']}(…) OVER, which is about other rows too", aggregates)
+        if kind == "FUNCTION" and _is_moment(one, expression, aggregates):
+            moments.append(_span(one))
+        if kind == "STAR":
+            used.update(names)
+        if kind == "COLUMN_REF":
+            found = _columns(one["column_names"], names)
+            used.update(found)
+            word = one["column_names"][0].lower()
+            if not found and len(one["column_names"]) == 1 and word in MOMENTS:
+                moments.append(_span(one))
+            if not found and len(one["column_names"]) == 1 and word in OTHER_WORDS:
+                raise QueryError(f"{word} is not allowed here: it is about the process, not about rows")
+    return Expression(expression, tuple(n for n in names if n in used), is_bounded(nodes, expression), tuple(sorted(moments)))
+
+
+def _tree(expression: str) -> dict[str, Any]:
+    import duckdb
+
+    try:
+        tree = json.loads(_asked("SELECT json_serialize_sql(?::VARCHAR)", [f"{_BEFORE}{expression}\n) FROM t"])[0][0])
+    except duckdb.Error as e:
+        raise QueryError(f"cannot read the expression {_short(expression)}: {e}") from None
+    except RecursionError:
+        raise QueryError("the expression has too many levels of brackets or operators within each other") from None
     if tree.get("error"):
-        raise QueryError(f"cannot read the expression {expression!r}: {tree.get('error_message')}")
+        raise QueryError(f"cannot read the expression {_short(expression)}: {tree.get('error_message')}")
     nodes = [s["node"] for s in tree["statements"]]
     if len(nodes) != 1 or nodes[0].get("type") != "SELECT_NODE" or len(nodes[0]["select_list"]) != 1:
-        raise QueryError(f"{expression!r} is more than one expression")
+        raise QueryError(f"{_short(expression)} is more than one expression")
     if any(nodes[0].get(part) for part in ("where_clause", "having", "group_expressions", "modifiers", "sample", "qualify")):
-        raise QueryError(f"{expression!r} is more than one expression")
-    used: set[str] = set()
-    for node in _walk(nodes[0]["select_list"][0]):
-        if node.get("class") == "SUBQUERY":
-            raise QueryError(f"{expression!r} holds a sub-query; only scalar expressions over the table's columns are allowed here")
-        if node.get("class") == "STAR":
-            used.update(names)
-        if node.get("class") == "COLUMN_REF":
-            for part in node["column_names"][:2]:
-                alike = [n for n in names if n.lower() == part.lower()]
-                if len(alike) > 1:
-                    raise QueryError(
-                        f"columns {' and '.join(alike)} differ only in case, which SQL ignores; use a Python function for where"
-                    )
-                used.update(alike)
-    return tuple(n for n in names if n in used)
+        raise QueryError(f"{_short(expression)} is more than one expression")
+    return nodes[0]["select_list"][0]  # type: ignore[no-any-return]
 
 
-def _walk(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-        for value in node.values():
-            yield from _walk(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _walk(value)
+def _is_moment(node: dict[str, Any], expression: str, aggregates: bool) -> bool:
+    """Whether a call asks for the time. Raises QueryError if it must not be made."""
+    name = node["function_name"].lower()
+    if (node.get("schema") or node.get("catalog")) and not node.get("is_operator"):
+        raise QueryError(f"write {name}(…) without a schema before it")
+    kind = _functions.kind(name)
+    if kind == "process":
+        raise QueryError(f"{name}(…) is not allowed here: it is about the process, not about rows")
+    if kind == "changing":
+        raise _refused(expression, f"calls {name}(…), which gives something else at every reading", aggregates)
+    if kind == "window":
+        raise _refused(expression, f"calls {name}(…), which is about other rows too", aggregates)
+    if kind == "aggregate" and not aggregates:
+        raise _refused(expression, f"aggregates with {name}(…); it must say of every row by itself whether to keep it", aggregates)
+    if name == "age" and len(arguments(node)) == 1:
+        raise QueryError("age(…) of one time counts from today: write age(current_date, …)")
+    return kind == "moment"
+
+
+def _refused(expression: str, why: str, aggregates: bool) -> QueryError:
+    role = "aggregate" if aggregates else "where"
+    return QueryError(f'{role}: {_short(expression)} {why}. Ask it with wh.sql("SELECT … FROM …")')
+
+
+def _short(expression: str) -> str:
+    return repr(expression if len(expression) <= 200 else expression[:200] + "…")
+
+
+def _span(node: dict[str, Any]) -> tuple[int, int]:
+    start = node["query_location"] - len(_BEFORE)
+    return start, start + node["query_location_length"]
+
+
+def _columns(parts: list[str], names: tuple[str, ...]) -> list[str]:
+    used = []
+    for part in parts[:2]:
+        alike = [n for n in names if n.lower() == part.lower()]
+        if len(alike) > 1:
+            raise QueryError(f"columns {' and '.join(alike)} differ only in case, which SQL ignores; use a Python function for where")
+        used += alike
+    return used
 
 
 class Filter:
     """A where-expression over batches that have the columns it reads."""
 
     def __init__(self, expression: str, schema: pa.Schema, any_column: str, watch: Watch) -> None:
-        self.columns = referenced(expression, tuple(schema.names))
-        self._sql = f"SELECT CAST(({expression}\n) AS BOOLEAN) AS keep FROM t"
-        self._names = self.columns or (any_column,)  # an expression without columns still needs to know how many rows there are
-        self.columns = self._names
+        text, self._lists = without_lists(expression, schema) if isinstance(expression, str) else (expression, ())
+        listed = tuple(one.name for one in self._lists)
+        found = looked_at(text, (*schema.names, *listed), False)
+        self._sql = f"SELECT CAST(({found.at_one_moment()}\n) AS BOOLEAN) AS keep FROM t"
+        self._bounded = found.bounded
+        self._names = tuple(n for n in found.columns if n not in listed)
+        if not self._names and not listed:
+            self._names = (any_column,)  # an expression without columns still needs to know how many rows there are
+        self.columns = tuple(dict.fromkeys((*self._names, *(one.column for one in self._lists))))
         self._row_seconds = NEVER
         """What a row took when this was last seen."""
-        nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self._names]))
-        if len(self.mask(nothing, watch, schema.names)):
-            raise QueryError(f"where: {expression!r} aggregates; it must say of every row by itself whether to keep it")
+        nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self.columns]))
+        self.mask(nothing, watch, schema.names)
 
     def mask(self, rows: pa.RecordBatch | pa.Table, watch: Watch, names: list[str] | None = None) -> pa.Array:
         """Which rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""
-        table = pa.table([rows.column(n) for n in self._names], list(self._names))
+        own = {n: rows.column(n) for n in self._names} | {one.name: one.mask(rows) for one in self._lists}
+        table = pa.table(list(own.values()), list(own))
         few = table.num_rows <= _FEW
         watched = table.num_rows * self._row_seconds > _QUICK if not few else watch.limits.seconds != NEVER
         began = perf_counter()
-        kept = run(self._sql, table, names or list(rows.schema.names), watch, watched).column(0)
+        kept = run(self._sql, table, names or list(rows.schema.names), watch, watched, self._bounded).column(0)
         if not few:
             self._row_seconds = (perf_counter() - began) / table.num_rows
         return kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
 
 
-def run(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch, watched: bool = True) -> pa.Table:
+def run(
+    sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch, watched: bool = True, bounded: bool = True
+) -> pa.Table:
     """Evaluate a statement over `t`; errors come out as QueryError with the nearest column name.
 
     A stream of rows is grouped, so it may take what its query may; a table is a batch that is in memory already. If it is not
-    `watched`, neither the clock nor Ctrl-C ends it.
+    `watched`, neither the clock nor Ctrl-C ends it. If it is not `bounded`, a process apart does it.
     """
+    if not bounded:
+        return _run_apart(sql, rows, names, watch)
     import duckdb
 
     stream = isinstance(rows, pa.RecordBatchReader)
@@ -164,6 +272,27 @@ def run(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch
         if str(e) == "Query interrupted":  # what DuckDB makes of a Ctrl-C that it notices itself
             raise KeyboardInterrupt from None
         raise
+
+
+def _run_apart(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch) -> pa.Table:
+    memory = max(_LEAST, int(min(watch.limits.bytes, machine_memory())))
+    batches = iter(rows.to_batches() if isinstance(rows, pa.Table) else rows)
+    began = perf_counter()
+    work = Apart({"kind": "evaluate", "text": sql, "schema": rows.schema}, lambda _: batches, memory, watch.wanted)
+    watch.pause(began)  # to start a process is not the query's time
+    try:
+        schema = pa.ipc.read_schema(work.until((apart.SCHEMA,), watch.check)[1])
+        found: list[pa.RecordBatch] = []
+        while (word := work.until((apart.ROWS, apart.DONE), watch.check))[0] == apart.ROWS:
+            found.append(apart.unpacked(word[1]))
+            watch.take(found[-1].nbytes)
+        return pa.Table.from_batches(found, schema)
+    except WrongError as e:
+        if e.wrong.kind == "memory":
+            raise apart.too_large(memory) from None
+        raise QueryError(_explain(e.wrong.message, names) if e.wrong.kind == "query" else e.wrong.message) from None
+    finally:
+        work.close()
 
 
 class _Statement:

@@ -85,13 +85,17 @@ class Watch:
 
     def check(self) -> None:
         """Between two steps: raises if the query was cancelled or its time is up."""
-        if self._of.cancelled:
-            raise CancelledError("the query was cancelled; ask again for the rest of its answer")
+        self.wanted()
         if self._deadline != NEVER and perf_counter() > self._deadline:
             raise LimitError(
                 f"the query took longer than its timeout of {self.limits.seconds:g} s; narrow it, or give it more time with timeout= "
                 "(for all queries: Settings.query_seconds)"
             )
+
+    def wanted(self) -> None:
+        """Raises if the query was cancelled."""
+        if self._of.cancelled:
+            raise CancelledError("the query was cancelled; ask again for the rest of its answer")
 
     def pause(self, since: float) -> None:
         """What the caller did since then was not the query's time."""

@@ -101,6 +101,8 @@ def _selected(items: list[Any], alias: str) -> tuple[tuple[str, str], ...]:
     names = [name.lower() for _, name in columns]
     if len(columns) != len(items) or not columns or len(set(names)) < len(names):
         raise NotDirectError
+    if len({column.lower() for column, _ in columns}) < len(columns):  # one column under two names
+        raise NotDirectError
     return columns
 
 

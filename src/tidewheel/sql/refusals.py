@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from tidewheel.errors import QueryError
+from tidewheel.read.row_functions import ABOUT_THE_PROCESS
 from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.tokens import Tokens
 
@@ -25,17 +26,6 @@ TABLE_FUNCTIONS = frozenset(
     }
 )
 """Functions that make rows of their arguments alone."""
-
-_FUNCTIONS = frozenset(
-    {
-        "getenv", "current_setting", "getvariable", "set_config", "setseed", "nextval", "currval", "write_log", "sleep", "sleep_ms",
-        "pg_sleep", "which_secret", "json_execute_serialized_sql", "from_substrait", "from_substrait_json", "get_block_size",
-        "current_catalog", "current_database", "current_schemas", "current_query", "in_search_path", "txid_current", "duckdb_secrets",
-        "load_aws_credentials", "pg_get_viewdef", "pg_get_constraintdef", "pg_get_expr", "read_text", "read_blob",
-        "parse_duckdb_log_message", "current_connection_id", "current_transaction_id", "current_query_id",
-    }
-)  # fmt: skip
-"""Functions that tell about the process, or change something in it."""
 
 _INSTEAD = {
     "CREATE": "of all that can be created, a warehouse has tables: CREATE TABLE name (column type, …) WITH (time = …, key = …)",
@@ -88,7 +78,7 @@ def refused_function(node: dict[str, Any], text: str, place: tuple[int, int]) ->
         raise QueryError(pointed(f"write {name}(…) without a schema before it", text, place))
     if name.lower() in ("format", "printf") and not _is_short(node):
         raise QueryError(pointed(f"{name}(…) takes a constant text, with widths below 100000", text, place))
-    if name.lower() in _FUNCTIONS:
+    if name.lower() in ABOUT_THE_PROCESS:
         raise QueryError(pointed(f"{name}(…) is not allowed here: it is about the process, not about rows", text, place))
 
 
