@@ -42,8 +42,8 @@ def register(spark: SparkSession) -> SparkSession:
     """Teach a session that you have `format("tidewheel")`, and return it.
 
     Filters of queries reach the table from now on (`spark.sql.python.filterPushdown.enabled`), unless you switched that off. On this
-    machine its workers run this Python, unless PYSPARK_PYTHON names another; that one must have Tidewheel, or this is an error. No other setting is
-    touched: our source and sinks are right in any time zone.
+    machine its workers run this Python, unless PYSPARK_PYTHON names another; that one must have Tidewheel, or this is an error. No other
+    setting is touched: our source and sinks are right in any time zone.
     """
     from tidewheel.spark.source import install
 
