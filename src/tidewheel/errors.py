@@ -16,9 +16,9 @@ TidewheelError
 │   ├── NotSyncedError      rows are visible, but may not survive a power failure until they are flushed
 │   └── FormatError         a file made by a newer Tidewheel, or not by Tidewheel at all
 ├── CorruptionError       stored bytes are not the bytes that were written
-├── LimitError            a limit of the query (time, rows, memory) was reached
+├── LimitError            a limit of the call (time, rows, memory) was reached
 │   └── CancelledError      the query was cancelled
-├── FencedError           this owner lost its lease; its commit was refused
+├── FencedError           this process is not the owner any more: nothing more is acknowledged; open the warehouse again
 └── SparkError            Spark is not installed, cannot start, or lacks a connector
 
 One thing is a warning, because it was asked for: `CorruptionWarning`, when a query with on_corrupt="skip" leaves rows out.
@@ -137,7 +137,14 @@ class CorruptionWarning(UserWarning):
 
 
 class LimitError(TidewheelError):
-    """A limit of the query (time, rows, memory) was reached."""
+    """A limit of a call (time, rows, memory) was reached. `retryable` if it was the owner, or others, that the call waited for.
+
+    What an insert was to do when its time was up may be done or not; the message says which it is, if that is known.
+    """
+
+    def __init__(self, message: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class CancelledError(LimitError):
@@ -145,7 +152,10 @@ class CancelledError(LimitError):
 
 
 class FencedError(TidewheelError):
-    """This owner lost its lease to another process; its commit was refused."""
+    """This process is not the owner of the warehouse any more: its lock, folder, catalog or log was taken away, or its lease taken over.
+
+    It stays so. What was acknowledged before is in the folder; what the call was to do may be done or not.
+    """
 
 
 class SparkError(TidewheelError):

@@ -14,6 +14,7 @@ from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk.format import code_columns
 from tidewheel.env.clock import Clock
+from tidewheel.env.deadline import holding
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import BadRowsError, FencedError, InputError
 from tidewheel.index.run import Run
@@ -129,7 +130,7 @@ class LocalTable:
         """At most once under that name."""
         if not isinstance(name, str) or not name:
             raise InputError(f"a package is named by a text, such as its file name, not {name!r}")
-        with self.packages.lock:
+        with holding(self.packages.lock, f"other packages of table {self.spec.name!r} are being loaded; nothing was inserted"):
             if self.packages.known(name):
                 return Ack(0, 0, self.publisher.version.generation, duplicate=True)
             ack = self._load_package(data, name, on_bad)
@@ -174,7 +175,8 @@ class LocalTable:
         publisher = self.publisher
         placed = [p for batch in accepted.batches for p in publisher.place(batch)]
         # 1. all rows of before are sealed, so each piece is wholly before or wholly after this generation
-        with self._replacing, publisher.reserve() as reserved:
+        busy = f"another replace or load of table {self.spec.name!r} is being done; nothing was changed"
+        with holding(self._replacing, busy), publisher.reserve() as reserved:
             generation = reserved.generation
             # 2. the new rows, as a tree that nobody sees yet
             runs: list[Run] = [run for _, _, run in placed]

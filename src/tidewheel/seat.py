@@ -2,7 +2,7 @@
 
 There is one seat per process and root, shared by all that open it. The first process to open a root owns it; others attach. If the owner
 dies, the call that noticed raises `OwnerLostError`; the next one finds the engine `lost` and takes a new one: attached to whoever owns
-the warehouse by then, or owning it, recovery included.
+the warehouse by then, or owning it, recovery included. A thread takes it, so that a call with a deadline need not wait to the end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from pathlib import Path
 
 from tidewheel.cluster import address
 from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.env import deadline
 from tidewheel.env.workers import workers
 from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
 from tidewheel.settings import Settings
+
+_LOOK = 0.01
+"""Seconds between two looks at whether a new engine is there."""
 
 PATIENCE = 10.0
 """Seconds that a change of owners may take before it is an error: one is gone, and the next does not answer yet."""
@@ -34,6 +38,7 @@ class Seat:
         self._wanted = settings
         self._lock = threading.Lock()
         self._closed = False
+        self._taking: _Taking | None = None
         self._engine = _take(root, settings)
 
     def engine(self) -> Engine:
@@ -45,10 +50,30 @@ class Seat:
         with self._lock:
             if self._closed:
                 raise ClosedError(f"the warehouse {self.root} was closed; open it again")
-            if self._engine.lost:
-                self._engine.close()
-                self._engine = _take(self.root, self._wanted)
-            return self._engine
+            if not self._engine.lost:
+                return self._engine
+            if self._taking is None:
+                self._taking = _Taking(self)
+            taking = self._taking
+        while not taking.over:
+            if deadline.left() > 0:
+                time.sleep(_LOOK)
+                continue
+            raise deadline.late(
+                f"the owner of the warehouse {self.root} was lost, and the next is not there yet; nothing was done", retryable=True
+            )
+        return taking.outcome()
+
+    def _take_anew(self) -> Engine:
+        """In a thread of its own, one at a time. If the seat was left meanwhile, nobody wants what was taken."""
+        self._engine.close()
+        engine = _take(self.root, self._wanted)
+        with self._lock:
+            if not self._closed:
+                self._engine = engine
+                return engine
+        engine.close()
+        raise ClosedError(f"the warehouse {self.root} was closed; open it again")
 
     @property
     def fenced(self) -> bool:
@@ -78,7 +103,45 @@ class Seat:
             if self._closed:  # in a forked child: the parent goes on with it
                 return
             self._closed = True
+            taking = self._taking
+        if taking is not None:
+            taking.wait()
         self._engine.close()
+
+
+class _Taking:
+    """A new engine on its way to a seat, and whoever waits for it. Made with the seat's lock held."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.over = False
+        """Looked at from time to time: an interrupt of whoever waits must not be in the way of the others."""
+        self._seat = seat
+        self._engine: Engine | None = None
+        self._error: TidewheelError | None = None
+        threading.Thread(target=self._run, name="tidewheel-seat", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._engine = self._seat._take_anew()
+        except TidewheelError as e:
+            self._error = e
+        except BaseException as e:
+            self._error = TidewheelError(f"the warehouse {self._seat.root} could not be opened: {e!r}")
+            raise
+        finally:
+            with self._seat._lock:
+                self._seat._taking = None
+            self.over = True
+
+    def wait(self) -> None:
+        while not self.over:
+            time.sleep(_LOOK)
+
+    def outcome(self) -> Engine:
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        assert self._engine is not None
+        return self._engine
 
 
 def _take(root: Path, settings: Settings | None) -> Engine:
@@ -145,6 +208,7 @@ def _forget_in_child() -> None:
     for seat in _seats.values():
         seat._lock = threading.Lock()  # a thread that did not come along may hold the other
         seat._closed = True
+        seat._taking = None
         seat._engine.forsake()
     _seats.clear()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidewheel.cluster.protocol import TableEngine
+from tidewheel.env.deadline import Within, check_seconds
 from tidewheel.errors import CorruptionWarning
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, TableState
@@ -56,18 +57,25 @@ class Table:
         """How many rows a query without bounds would return now."""
         return self._engine.state().rows
 
-    def insert(self, data: Any, *, package: str | None = None, on_bad: str = "error") -> Ack:
+    def insert(self, data: Any, *, package: str | None = None, on_bad: str = "error", timeout: float | None = None) -> Ack:
         """Insert rows: pyarrow, pandas, polars, a list of dicts, or anything with `__arrow_c_stream__`.
 
         When it returns, the rows are visible to every query, all at once. With `on_bad="error"` a bad row means that
         nothing of the batch is inserted; with "reject" good rows are, and bad ones are kept in `rejects()`. A `package`
         is loaded at most once under its name.
-        """
-        return self._engine.insert(data, package, on_bad)
 
-    def replace(self, data: Any, *, time: Any) -> Ack:
-        """Exchange the rows of the closed time interval for these, at once."""
-        return self._engine.replace(data, time)
+        If it waits longer than `timeout` seconds (for an owner that does not answer, for room, for the disk), it raises LimitError:
+        the rows may be there or not, unless the message says that nothing was inserted. With a `package` it can simply be repeated.
+        """
+        check_seconds(timeout)
+        with Within(timeout):
+            return self._engine.insert(data, package, on_bad)
+
+    def replace(self, data: Any, *, time: Any, timeout: float | None = None) -> Ack:
+        """Exchange the rows of the closed time interval for these, at once. `timeout` as for `insert`; it can be repeated."""
+        check_seconds(timeout)
+        with Within(timeout):
+            return self._engine.replace(data, time)
 
     def query(
         self,
@@ -96,11 +104,12 @@ class Table:
         those of Settings. Damaged files end it with CorruptionError; with `on_corrupt="skip"` their rows are left out,
         `result.stats` says how many, and a CorruptionWarning is given.
         """
-        result = self._engine.query(
-            Query(
-                key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt
-            )
-        )  # fmt: skip
+        with Within(timeout):
+            result = self._engine.query(
+                Query(
+                    key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt
+                )
+            )  # fmt: skip
         if result.warning:
             warnings.warn(result.warning, CorruptionWarning, stacklevel=2)
         return result

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tidewheel.cluster.protocol import Engine
+from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, SettingsError
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
@@ -77,9 +78,10 @@ class Warehouse:
         Values for `?` come as a list, for `$name` as a mapping. All tables are shown as they were at one moment. The result is lazy;
         what is wrong with the statement is said here, with the place. Limits are those of `Table.query`.
         """
-        from tidewheel.sql.ask import ask
+        with Within(timeout):  # first: what is loaded here takes its time, too
+            from tidewheel.sql.ask import ask
 
-        return ask(self._live(), statement, parameters, timeout, max_rows, max_bytes)
+            return ask(self._live(), statement, parameters, timeout, max_rows, max_bytes)
 
     def cancel(self, query: int) -> bool:
         """End a statement of this process by its `id` in system.queries. False if it had ended already."""

@@ -69,6 +69,8 @@ class Aside:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.ended = True
+        """After `close`: whether it left nothing under way."""
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[], T]) -> T:
@@ -116,6 +118,7 @@ class Aside:
                 self._jobs.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
+            self.ended = not thread.is_alive()
 
 
 def _thread(jobs: SimpleQueue[_Job | None]) -> threading.Thread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,6 +17,8 @@ from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.attached_versions import AttachedVersion, attached_versions
 from tidewheel.cluster.connection import Connection
 from tidewheel.cluster.wire import stream
+from tidewheel.env import deadline
+from tidewheel.env.deadline import Within
 from tidewheel.errors import InputError
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
@@ -68,11 +71,11 @@ class AttachedTable:
 
     def insert(self, data: Any, package: str | None, on_bad: str) -> Ack:
         rows = self._outgoing(data)
-        return self._send(ask.Insert(self._number, package, on_bad, rows.values), rows)
+        return self._send(ask.Insert(self._number, package, on_bad, rows.values, _left()), rows)
 
     def replace(self, data: Any, time: Any) -> Ack:
         rows = self._outgoing(data)
-        return self._send(ask.Replace(self._number, time, rows.values), rows)
+        return self._send(ask.Replace(self._number, time, rows.values, _left()), rows)
 
     def _outgoing(self, data: Any) -> Outgoing:
         from tidewheel.cluster.outgoing import outgoing
@@ -94,15 +97,18 @@ class AttachedTable:
         return self._bounded(query)
 
     def _bounded(self, query: Query) -> AttachedResult:
-        return self._result(ask.Ask(self._number, _plain(query)))
+        return self._result(ask.Ask(self._number, _plain(query)), timeout=query.timeout)
 
     def rejects(self, ordered: bool = True) -> Result:
         from tidewheel.write.rejects import rejects_spec
 
         return self._result(ask.Rejects(self._number, ordered), rejects_spec(self.spec.name))
 
-    def _result(self, request: Any, spec: TableSpec | None = None) -> AttachedResult:
-        return AttachedResult(self._connection, spec or self.spec, *self._connection.call(request))
+    def _result(self, request: Any, spec: TableSpec | None = None, timeout: Any = None) -> AttachedResult:
+        seconds = self._connection.seconds(timeout)
+        with Within(seconds):
+            answer = self._connection.call(request)
+        return AttachedResult(self._connection, spec or self.spec, seconds, *answer)
 
     def flush(self) -> None:
         self._connection.ask(ask.Flush(self._number))
@@ -152,7 +158,7 @@ class AttachedTable:
         return self._connection.ask(ask.TakePin(self._number, _plain(query)))  # type: ignore[no-any-return]
 
     def fresh(self, pin: str, query: Query) -> Result:
-        return self._result(ask.Fresh(self._number, pin, _plain(query)))
+        return self._result(ask.Fresh(self._number, pin, _plain(query)), timeout=query.timeout)
 
     def touch(self, pin: str, part: int, parts: int) -> None:
         self._connection.ask(ask.Touch(self._number, pin, part, parts))
@@ -239,6 +245,12 @@ class AttachedEngine:
         """
         self._closed = self._closed or not self.lost
         self._connection.retire()
+
+
+def _left() -> float | None:
+    """What the owner has of this call's time; None: no limit."""
+    seconds = deadline.left()
+    return None if seconds == math.inf else seconds
 
 
 def _plain(query: Query) -> Query:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,12 @@ _readings = itertools.count(1)
 class AttachedResult(Result):
     """The answer of the owner: its rows, if they are few, or the number under which the owner holds it for as long as this object lives."""
 
-    def __init__(self, connection: Connection, spec: TableSpec, answer: ask.Answer, rows: pa.Buffer, hold: Hold | None) -> None:
+    def __init__(
+        self, connection: Connection, spec: TableSpec, seconds: float, answer: ask.Answer, rows: pa.Buffer, hold: Hold | None
+    ) -> None:
+        """`seconds`: what one reading of it may take."""
         self._connection = connection
+        self._seconds = seconds
         self._table = spec
         self._answer = answer
         if answer.bare:
@@ -82,12 +87,15 @@ class AttachedResult(Result):
             return
         window = 0 if whole else WINDOW
         reading = next(_readings)
+        left = self._seconds  # of waiting for the owner; what the caller does meanwhile is not the query's time
         word: Any = None
         try:
             while not isinstance(word, ask.End):
                 self._check()
                 request = ask.Read(self._answer.result, reading, word is None, whole, window)
-                batches, word = self._connection.read(request)
+                began = monotonic()
+                batches, word = self._connection.read(request, left)
+                left = max(0.0, left - (monotonic() - began))
                 for batch in batches:
                     yield batch
                     self._check()
@@ -106,14 +114,17 @@ class AttachedResult(Result):
         self._check()
         if self._here is not None:
             return pa.Table.from_batches(self._here, self.schema).slice(0, rows).to_batches()  # type: ignore[no-any-return]
-        return self._connection.read(ask.First(self._answer.result, rows))[0]
+        return self._connection.read(ask.First(self._answer.result, rows), self._seconds)[0]
 
     def _count(self, of: Cancellable | None = None) -> int:
         if self._rows is None:
             self._check()
             rows = self._answer.rows
-            self._rows = self._connection.read(ask.Count(self._answer.result))[1].rows if rows is None else rows
+            self._rows = self._counted() if rows is None else rows
         return self._rows
+
+    def _counted(self) -> int:
+        return self._connection.read(ask.Count(self._answer.result), self._seconds)[1].rows  # type: ignore[no-any-return]
 
     def _counts_cheaply(self) -> bool:
         return self._rows is not None or self._answer.cheap

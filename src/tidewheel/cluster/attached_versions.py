@@ -6,6 +6,7 @@ from tidewheel.cluster import requests as ask
 from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.connection import Connection
 from tidewheel.cluster.holdings import Hold
+from tidewheel.env.deadline import Within
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 
@@ -22,7 +23,10 @@ class AttachedVersion:
         self._place = place
 
     def query(self, query: Query) -> AttachedResult:
-        return AttachedResult(self._connection, self.spec, *self._connection.call(ask.AskPinned(self._hold.number, self._place, query)))
+        seconds = self._connection.seconds(query.timeout)
+        with Within(seconds):
+            answer = self._connection.call(ask.AskPinned(self._hold.number, self._place, query))
+        return AttachedResult(self._connection, self.spec, seconds, *answer)
 
 
 def attached_versions(connection: Connection, request: ask.PinTable | ask.PinTables) -> list[AttachedVersion]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidewheel.cluster import address, sockets
 from tidewheel.cluster.address import Door
+from tidewheel.env import deadline
 from tidewheel.errors import OwnedError, OwnerLostError
 from tidewheel.version import __version__
 
@@ -20,6 +21,9 @@ WAIT = 10.0
 _HANDSHAKE = 5.0
 """Seconds that the first answer may take."""
 
+_LEAST = 0.25
+"""Seconds that it may take in any case."""
+
 
 def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
     """The engine of a warehouse that another process owns.
@@ -28,7 +32,7 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
     """
     if sockets.forked():
         raise OwnedError(f"a forked process cannot attach to a warehouse: {sockets.FORKED}", retryable=False)
-    give_up = time.monotonic() + wait
+    give_up = time.monotonic() + min(wait, deadline.left())
     pause = 0.005
     trouble = "it does not listen yet"
     while True:
@@ -36,7 +40,7 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
         owned = address.is_owned(root)
         if door is not None and door.location:
             try:
-                return connect(root, door)
+                return connect(root, door, timeout=min(_HANDSHAKE, max(_LEAST, give_up - time.monotonic())))
             except OwnerLostError as e:
                 trouble = str(e)
         elif door is not None and owned:
@@ -49,12 +53,12 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
         pause = min(2 * pause, 0.1)
 
 
-def connect(root: Path, door: Door, root_certificates: bytes | None = None) -> AttachedEngine:
+def connect(root: Path, door: Door, root_certificates: bytes | None = None, timeout: float = _HANDSHAKE) -> AttachedEngine:
     """The engine behind an address that is known."""
     from tidewheel.cluster.attached import AttachedEngine
     from tidewheel.cluster.connection import Connection
 
-    connection = Connection(root, door, __version__, _HANDSHAKE, root_certificates)
+    connection = Connection(root, door, __version__, timeout, root_certificates)
     if door.epoch and connection.welcome.epoch != door.epoch:
         connection.close()
         raise OwnerLostError("another owner answers at this address", untouched=True)

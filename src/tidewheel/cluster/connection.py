@@ -1,12 +1,15 @@
 """A connection to the owner: the client's side of `cluster/service.py`. Imported when a process attaches, because Flight takes its time.
 
 When the connection breaks, for whatever reason, it is `lost` for good. A thread waits for that, so it is mostly known before the next call.
+An owner that hangs breaks nothing: its beats are missed (cluster/pulse.py). A call whose deadline passes ends with LimitError; the
+connection stays as it is.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import math
 import os
 import secrets
 import threading
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +29,8 @@ from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
 from tidewheel.cluster.holdings import Hold, Holdings
 from tidewheel.cluster.lines import Lines
-from tidewheel.cluster.loss import BROKEN, lost_during, reason, wait_for_the_end
+from tidewheel.cluster.loss import BROKEN, late_during, lost_during, reason, wait_for_the_end
+from tidewheel.cluster.pulse import Pulse, Wait
 from tidewheel.cluster.requests import (
     PROGRESS,
     PROTOCOL,
@@ -40,7 +45,15 @@ from tidewheel.cluster.requests import (
     Welcome,
 )
 from tidewheel.cluster.wire import pack, unpack, unwrapped
+from tidewheel.env import deadline
+from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
+
+GRACE = 0.5
+"""Seconds that an answer may come late: an owner that lives ends a call in time itself, and knows better why."""
+
+_ASIDE = 5.0
+"""Seconds for what nobody waits for."""
 
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
@@ -64,18 +77,26 @@ class Connection:
         # a pool of its own: a connection that another client of this process broke must not be taken for ours
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._client = flight.FlightClient(door.location, tls_root_certs=root_certificates, generic_options=options)
-        sockets.track(self._client, _name(door.location))
+        self._name = _name(door.location)
+        sockets.track(self._client, self._name)
+        itself = weakref.ref(self)
+        self._pulse = Pulse(partial(_lose, itself), partial(sockets.cut, self._name))
+        self._pulse.start()
         self._lines = Lines(self._client, self._start)
+        first = Wait(monotonic() + timeout)
+        self._pulse.begin(first)  # the stream that lasts can have no deadline of Flight's, but its beginning must have one
         try:
             self._presence = self._aside.run(partial(self._attach, version, timeout))
         except BaseException:
+            self._pulse.stop()
             self._client.close()
             self._aside.close()
             sockets.forget(self._client)
             raise
+        self._pulse.end(first)
         sockets.keep_in_child(self._presence)
-        tell = partial(_lose, weakref.ref(self))
-        self._watch = threading.Thread(target=wait_for_the_end, args=(self._presence, tell), name="tidewheel-attached", daemon=True)
+        watched = (self._presence, self._pulse.beat, partial(_lose, itself))
+        self._watch = threading.Thread(target=wait_for_the_end, args=watched, name="tidewheel-attached", daemon=True)
         self._watch.start()
         self._aside.start()
         _open.add(self)
@@ -98,15 +119,15 @@ class Connection:
         """A request in one piece; its answer, the rows that come with it, and what stands here for what the owner holds from now on."""
         self._check(request)
         message = self._start + pack(request, rows)
-        with self._guard(request):
-            answer = self._aside.run(partial(self._answer, message))
+        with self._guard(request) as wait:
+            answer = self._aside.run(partial(self._answer, message, wait))
         if isinstance(answer[0], Exception):
             raise self._refused(answer[0])
         return answer
 
-    def _answer(self, message: bytes) -> tuple[Any, pa.Buffer, Hold | None]:
+    def _answer(self, message: bytes, wait: Wait | None) -> tuple[Any, pa.Buffer, Hold | None]:
         """The hold is made with the answer, where no interrupt comes. If whoever asked is interrupted, it ends and tells the owner."""
-        value, rows = unpack(self._lines.ask(message))
+        value, rows = unpack(self._lines.ask(message, wait))
         if isinstance(value, PinnedTables):
             return value, rows, self.holdings.versions(value.result)
         return value, rows, self.holdings.result(value.result) if isinstance(value, Answer) and value.result else None
@@ -135,16 +156,16 @@ class Connection:
         self._check(request)
         descriptor = flight.FlightDescriptor.for_command(self._start + pack(request))
         try:
-            with self._guard(request):
-                value = self._aside.run(partial(self._put, descriptor, schema, _named(batches)))
+            with self._guard(request) as wait:
+                value = self._aside.run(partial(self._put, descriptor, schema, _named(batches), _options(wait)))
         except _SenderError as e:
             raise e.error from None
         if isinstance(value, Exception):
             raise self._refused(value)
         return value
 
-    def _put(self, descriptor: Any, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Any:
-        writer, answers = self._client.do_put(descriptor, schema)
+    def _put(self, descriptor: Any, schema: pa.Schema, batches: Iterator[pa.RecordBatch], options: Any) -> Any:
+        writer, answers = self._client.do_put(descriptor, schema, options)
         rows = 0
         try:
             for batch in batches:
@@ -166,13 +187,18 @@ class Connection:
             with suppress(*BROKEN, pa.ArrowException):
                 writer.close()
 
-    def read(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:
-        """Rows of a result, and the last word about them. An interrupt ends the work for it."""
+    def read(self, request: ResultRequest, seconds: float = math.inf) -> tuple[list[pa.RecordBatch], Any]:
+        """Rows of a result, and the last word about them, within so many seconds. An interrupt ends the work for it."""
+        with Within(seconds):
+            return self._read_now(request)
+
+    def _read_now(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:
         self._check(request)
         readers: list[Any] = []
-        with self._guard(request):
+        with self._guard(request) as wait:
+            options = _options(wait, read_options=_READ)
             try:
-                batches, word = self._aside.run(partial(self._read, flight.Ticket(self._start + pack(request)), readers))
+                batches, word = self._aside.run(partial(self._read, flight.Ticket(self._start + pack(request)), readers, options))
             except BaseException:
                 for reader in readers:  # an interrupt ends the wait alone
                     reader.cancel()
@@ -181,8 +207,8 @@ class Connection:
             raise self._refused(word)
         return batches, word
 
-    def _read(self, ticket: Any, readers: list[Any]) -> tuple[list[pa.RecordBatch], Any]:
-        reader = self._client.do_get(ticket, flight.FlightCallOptions(read_options=_READ))
+    def _read(self, ticket: Any, readers: list[Any], options: Any) -> tuple[list[pa.RecordBatch], Any]:
+        reader = self._client.do_get(ticket, options)
         readers.append(reader)
         batches = []
         while True:
@@ -200,7 +226,7 @@ class Connection:
     def _release(self, number: int) -> None:
         if os.getpid() != self._pid:
             return
-        with suppress(TidewheelError):
+        with suppress(TidewheelError), Within(_ASIDE):
             if not self.lost:
                 self.ask(Release((number,)))
         if self.holdings.gone(number) and self._retired:
@@ -209,7 +235,16 @@ class Connection:
     def drop_reading(self, result: int, reading: int) -> None:
         """Nobody wants the rest of it."""
         if not self.lost and not self._closed:
-            self._aside.later(partial(self.ask, Release((), ((result, reading),))))
+            self._aside.later(partial(self._drop_reading, result, reading))
+
+    def _drop_reading(self, result: int, reading: int) -> None:
+        with Within(_ASIDE):
+            self.ask(Release((), ((result, reading),)))
+
+    def seconds(self, timeout: Any) -> float:
+        """What a query may take that names this timeout, or none."""
+        named: Any = self.welcome.settings.query_seconds if timeout is None else timeout
+        return float(named) if deadline.is_seconds(named) else math.inf
 
     # ---- its end ----------------------------------------------------------------------------------------
 
@@ -268,6 +303,9 @@ class Connection:
         self._aside.close()
         if self._watch is not threading.current_thread():
             self._watch.join(1.0)
+        if self._watch.is_alive() or not self._aside.ended:
+            sockets.cut(self._name)  # it hangs, and must not keep this process from ending
+        self._pulse.stop()
         with suppress(*BROKEN):
             self._client.close()
         sockets.forget(self._client)
@@ -290,27 +328,46 @@ def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Guard:
-    """Around the calls of Flight: what it raises means that the owner is lost."""
+    """Around the calls of Flight: what it raises means that the owner is lost, or that the deadline of the call has passed."""
 
-    __slots__ = ("_connection", "_request")
+    __slots__ = ("_connection", "_request", "_wait")
 
     def __init__(self, connection: Connection, request: Any) -> None:
         self._connection = connection
         self._request = request
+        seconds = deadline.left()
+        self._wait = None if seconds == math.inf else Wait(monotonic() + seconds + GRACE)
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Wait | None:
+        if self._wait is not None:
+            self._connection._pulse.begin(self._wait)
+        return self._wait
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._wait is not None:
+            self._connection._pulse.end(self._wait)
+            if isinstance(error, BROKEN) and not self._connection.lost and self._is_late(error):
+                raise late_during(self._request, self._connection._root, deadline.given()) from None
         if isinstance(error, pa.ArrowException) and self._connection._closed:
             pass  # a client that was closed says so, in its own way
         elif not isinstance(error, (*BROKEN, StopIteration)):
             return
         if self._connection._closed and not self._connection.lost:
             raise self._connection.closed_error() from None
-        why = reason(error)
+        why = self._connection._why or reason(error)
         self._connection.lose(why)
         raise lost_during(self._request, self._connection._root, why) from None
+
+    def _is_late(self, error: BaseException) -> bool:
+        assert self._wait is not None
+        return self._wait.late or isinstance(error, flight.FlightTimedOutError) or monotonic() >= self._wait.at
+
+
+def _options(wait: Wait | None, **others: Any) -> Any:
+    """For a call of Flight's own that must end in time."""
+    if wait is None:
+        return flight.FlightCallOptions(**others)
+    return flight.FlightCallOptions(timeout=max(0.001, wait.at - monotonic()), **others)
 
 
 def _lose(connection: weakref.ref[Connection], why: str) -> None:

@@ -21,6 +21,7 @@ from tidewheel.cluster import requests as ask
 from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
+from tidewheel.env.deadline import Within
 from tidewheel.errors import CancelledError, ClosedError, InputError, NotFoundError, OwnedError, TidewheelError
 from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
@@ -99,9 +100,11 @@ class Handlers:
         arrived = (aligned(batch, name) for batch in batches)
         match request:
             case ask.Insert(_, package, on_bad, values):
-                return table.insert(_rows(values, schema, list(arrived), name), package, on_bad)
+                with Within(request.timeout):
+                    return table.insert(_rows(values, schema, list(arrived), name), package, on_bad)
             case ask.Replace(_, time, values):
-                return table.replace(_rows(values, schema, list(arrived), name), time)
+                with Within(request.timeout):
+                    return table.replace(_rows(values, schema, list(arrived), name), time)
             case ask.Stage(_, slice_id):
                 return table.stage(slice_id, arrived, schema)
         raise TidewheelError(f"{type(request).__name__} is no request with rows")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
 from tidewheel.cluster import sockets
+from tidewheel.cluster.pulse import Wait
 
 MOST = 8
 
@@ -26,8 +28,10 @@ class Line:
         sockets.keep_in_child(self._writer)
         sockets.keep_in_child(self._reader)
 
-    def ask(self, message: bytes) -> pa.Buffer:
-        """The answer to a message."""
+    def ask(self, message: bytes, wait: Wait | None) -> pa.Buffer:
+        """The answer to a message. A wait that is ended breaks the line."""
+        if wait is not None:
+            wait.cancel = self._reader.cancel
         self._writer.write_metadata(message)
         try:
             answer = self._reader.read_chunk().app_metadata
@@ -54,16 +58,20 @@ class Lines:
         self._closed = False
         self._lock = threading.Lock()
 
-    def ask(self, message: bytes) -> pa.Buffer:
-        """The answer to a message, over whatever is free. What Flight raises means that the connection is broken."""
+    def ask(self, message: bytes, wait: Wait | None = None) -> pa.Buffer:
+        """The answer to a message, over whatever is free.
+
+        What Flight raises means that the connection is broken, or that the wait is `late`.
+        """
         line = self._take()
         if line is None:
-            (answer,) = self._client.do_action(flight.Action("", message))
+            options = None if wait is None else flight.FlightCallOptions(timeout=max(0.0, wait.at - monotonic()))
+            (answer,) = self._client.do_action(flight.Action("", message), options)
             return answer.body
         whole = False
         try:
-            answer = line.ask(message)
-            whole = True
+            answer = line.ask(message, wait)
+            whole = wait is None or not wait.late
             return answer
         finally:
             self._give_back(line, whole)

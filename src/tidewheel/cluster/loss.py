@@ -8,7 +8,7 @@ from typing import Any
 
 from pyarrow import flight
 
-from tidewheel.errors import OwnerLostError
+from tidewheel.errors import LimitError, OwnerLostError
 
 BROKEN = (flight.FlightError, OSError)
 """What Flight raises when the connection is broken. What the owner refuses comes as an answer."""
@@ -33,18 +33,29 @@ def lost_during(request: Any, root: Path, why: str) -> OwnerLostError:
     return OwnerLostError(f"the owner of the warehouse {root} was lost during {what} ({why}); {known}", untouched=untouched)
 
 
+def late_during(request: Any, root: Path, seconds: float) -> LimitError:
+    """The same if the owner did not answer in time. It may still do what it was asked to, when it goes on."""
+    what = type(request).__name__
+    return LimitError(
+        f"{what} took longer than its timeout of {seconds:g} s: the owner of the warehouse {root} did not answer; "
+        f"{_UNKNOWN.get(what, 'ask again')}",
+        retryable=True,
+    )
+
+
 def reason(error: BaseException) -> str:
     """What Flight says, without its technical tail."""
     text = str(error).partition(". gRPC client debug context")[0].partition(". Client context")[0]
     return text.rpartition("with message: ")[2] or type(error).__name__
 
 
-def wait_for_the_end(presence: Any, tell: Callable[[str], None]) -> None:
-    """Wait for the end of the owner, by a stream on which nothing ever comes; say why."""
+def wait_for_the_end(presence: Any, heard: Callable[[], None], tell: Callable[[str], None]) -> None:
+    """Wait for the end of the owner, by a stream on which nothing comes but beats; say why."""
     why = "it closed the warehouse"
     try:
         while True:
             presence.read_chunk()
+            heard()
     except StopIteration:
         pass
     except Exception as e:

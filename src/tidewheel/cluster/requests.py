@@ -38,7 +38,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The second. Its answer is a stream that lasts as long as the session: either side sees at once when the other is gone."""
+    """The second. Its answer is a stream that lasts as long as the session: either side sees at once when the other is gone.
+
+    A word comes every second, so that an owner that hangs is noticed too.
+    """
 
     session: str
 
@@ -134,6 +137,8 @@ class Insert(TableRequest):
     package: Any
     on_bad: Any
     values: Values | None = None
+    timeout: float | None = None
+    """Seconds that the owner may wait: for room, for others, for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,7 @@ class Replace(TableRequest):
 
     time: Any
     values: Values | None = None
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ TOKEN_BYTES = 32
 SESSION_BYTES = 16
 
 _LOOK = 1.0
-"""Seconds between two looks at whether an attached process is still there."""
+"""Seconds between two looks at whether an attached process is still there, and between two beats for it."""
 
 
 class Traffic:
@@ -83,8 +83,12 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                 message = reader.read_chunk().app_metadata
             except (StopIteration, pa.ArrowException, flight.FlightError):
                 return  # it was hung up, or cut
-            writer.write_metadata(self._answer(message))
-            del message
+            answer = self._answer(message)
+            try:
+                writer.write_metadata(answer)
+            except (pa.ArrowException, flight.FlightError, OSError):
+                return  # whoever asked waited too long, and is gone
+            del message, answer
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """A request that comes in one piece, and perhaps wants to hear how far it is."""
@@ -161,9 +165,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             self._traffic.touch()
             while not self._traffic.closing.wait(_LOOK) and not context.is_cancelled():
                 sessions.expire(session)
+                yield _empty(pa.schema([])), self._word(None)  # a beat (cluster/pulse.py)
         finally:
             sessions.end(session)
-        yield from ()  # it is a stream, but nothing ever comes
 
     def _open(self, message: pa.Buffer) -> tuple[str, Any, pa.Buffer]:
         """Check the token; session, request and rows."""

@@ -73,6 +73,13 @@ def sever(name: str | int) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
+def cut(name: str | int) -> None:
+    """End all connections of this process to a server at this path or port, and with them every call under way."""
+    for fd in _sockets(lambda at: at.getpeername(), {name}):
+        with suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+
+
 def _sockets(end: Callable[[socket.socket], Any], names: set[str | int]) -> Iterator[int]:
     """Descriptors of the sockets that have one of these names at one end."""
     for entry in os.listdir("/dev/fd"):

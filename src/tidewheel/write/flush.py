@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidewheel.catalog.protocol import CatalogWriter
+from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Bell, Outcome
@@ -348,9 +349,11 @@ class Flusher:
         done = Outcome()
         reserved.handed_over = True
         self._written.put(Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done))
-        while not done.wait(1.0):
+        while not done.wait(min(1.0, deadline.left())):
             if not self._threads[-1].is_alive():  # it was closed meanwhile
                 publisher.check_open()
+            if deadline.left() <= 0:
+                raise deadline.late(f"the commit to table {publisher.spec.name!r} goes on, and may be done or not")
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""

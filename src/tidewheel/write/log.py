@@ -12,6 +12,7 @@ share one sync. A segment goes when all its rows are in committed chunks (`trim`
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.chunk import names
+from tidewheel.env import deadline
 from tidewheel.env.files import Appender, LocalFiles
 from tidewheel.errors import FencedError, NotSyncedError, StorageError
 from tidewheel.index.run import Run
@@ -204,7 +206,12 @@ class Log:
                 if self._lost is not None and upto <= self._lost[0]:
                     raise self._not_synced(self._lost[1])
                 if self._syncing:
-                    self._changed.wait()
+                    if (left := deadline.left()) <= 0:
+                        raise deadline.late(
+                            f"the rows of table {self._table.spec.name!r} are visible, but the disk has not said yet that it has them; "
+                            "look whether they are there before you insert them again"
+                        )
+                    self._changed.wait(None if left == math.inf else left)
                     continue
                 self._syncing = True
                 segments, reached = list(self._unsynced), self._at[0]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, FencedError, StorageError, TidewheelError
@@ -209,7 +210,9 @@ class Publisher:
                 raise StorageError(
                     f"table {self.spec.name!r} takes no rows while its trees cannot be flushed: {self.failure}"
                 ) from self.failure
-            self.flushed.wait(1.0)
+            if (left := deadline.left()) <= 0:
+                raise deadline.late(f"table {self.spec.name!r} waits for its flush and takes no rows; nothing was inserted", retryable=True)
+            self.flushed.wait(min(1.0, left))
         self.metrics.wait_seconds += self.clock.monotonic() - began
         self.check_open()
 
@@ -278,7 +281,9 @@ class Publisher:
                     raise FencedError(str(self.fenced))
                 if self.failure is not None and self.metrics.flush_failures > failures:
                     raise self.failure
-                self.flushed.wait(1.0)
+                if (left := deadline.left()) <= 0:
+                    raise deadline.late(f"the flush of table {self.spec.name!r} goes on; no row is lost", retryable=True)
+                self.flushed.wait(min(1.0, left))
             if self.dropped:
                 self.check_open()
 

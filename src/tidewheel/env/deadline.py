@@ -1,0 +1,84 @@
+"""The moment by which a call has to have ended, for whatever waits on its way: for the owner, for room, for a lock, for the disk.
+
+It belongs to the thread that makes the call, and all that is called there sees it. A call without a `timeout` has none.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from time import monotonic
+from typing import Any
+
+from tidewheel.errors import InputError, LimitError
+
+_NONE = (math.inf, math.inf)
+
+_current: ContextVar[tuple[float, float]] = ContextVar("tidewheel-deadline", default=_NONE)
+"""(the moment, the seconds that were given)."""
+
+
+class Within:
+    """`with Within(timeout): …`: what is done there has so many seconds, or what is left of those of a call around it. None: no limit.
+
+    What is no number of seconds is left to whoever is to refuse it.
+    """
+
+    __slots__ = ("_seconds", "_token")
+
+    def __init__(self, seconds: Any) -> None:
+        self._seconds = float(seconds) if is_seconds(seconds) else math.inf
+        self._token: Token[tuple[float, float]] | None = None
+
+    def __enter__(self) -> None:
+        if self._seconds != math.inf:
+            self._token = _current.set(min(_current.get(), (monotonic() + self._seconds, self._seconds)))
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+def is_seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def check_seconds(value: Any) -> None:
+    """For calls that change something: a query has limits of its own, and words for them."""
+    if value is not None and not is_seconds(value):
+        raise InputError(f"timeout is a number of seconds, not {value!r}")
+
+
+def left() -> float:
+    """Seconds until then: 0 if it has passed, infinity if there is none."""
+    at = _current.get()[0]
+    return at if at == math.inf else max(0.0, at - monotonic())
+
+
+def given() -> float:
+    """The seconds that the call was given, for a message."""
+    return _current.get()[1]
+
+
+def late(what: str, *, retryable: bool = False) -> LimitError:
+    """The error of a call whose time is up; `what` says how far it came."""
+    return LimitError(f"this call took longer than its timeout of {given():g} s: {what}", retryable=retryable)
+
+
+@contextmanager
+def holding(lock: threading.Lock, what: str) -> Iterator[None]:
+    """Hold a lock that others may hold for long."""
+    seconds = left()
+    if seconds == math.inf:
+        with lock:  # which no interrupt divides
+            yield
+        return
+    if not lock.acquire(timeout=seconds):
+        raise late(what, retryable=True)
+    try:
+        yield
+    finally:
+        lock.release()
