@@ -15,11 +15,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tidewheel.chunk.names import CATALOG
 from tidewheel.cluster import address
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.env import deadline
 from tidewheel.env.workers import workers
-from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
+from tidewheel.errors import ClosedError, OwnedError, SettingsError, StorageError, TidewheelError
 from tidewheel.settings import Settings
 
 _LOOK = 0.01
@@ -67,7 +68,7 @@ class Seat:
     def _take_anew(self) -> Engine:
         """In a thread of its own, one at a time. If the seat was left meanwhile, nobody wants what was taken."""
         self._engine.close()
-        engine = _take(self.root, self._wanted)
+        engine = _take(self.root, self._wanted, anew=True)
         with self._lock:
             if not self._closed:
                 self._engine = engine
@@ -144,13 +145,13 @@ class _Taking:
         return self._engine
 
 
-def _take(root: Path, settings: Settings | None) -> Engine:
-    """Own the warehouse if nobody does, else attach to its owner."""
+def _take(root: Path, settings: Settings | None, anew: bool = False) -> Engine:
+    """Own the warehouse if nobody does, else attach to its owner. `anew`: it was there before, so none is made."""
     give_up = time.monotonic() + PATIENCE
     while True:
         if not address.is_owned(root):
             with suppress(OwnedError):  # somebody was faster
-                return _own(root, settings)
+                return _own(root, settings, anew)
         from tidewheel.cluster.client import attach
 
         try:
@@ -158,15 +159,17 @@ def _take(root: Path, settings: Settings | None) -> Engine:
         except OwnedError as e:  # it does not answer: just starting, or just gone; or it never will
             if not e.retryable or time.monotonic() > give_up:
                 try:
-                    return _own(root, settings)
+                    return _own(root, settings, anew)
                 except OwnedError as owned:  # which says who it is
                     raise OwnedError(f"{owned}. This process could not attach to it: {e}", e.retryable) from e
             time.sleep(0.05)
 
 
-def _own(root: Path, settings: Settings | None) -> Engine:
+def _own(root: Path, settings: Settings | None, anew: bool) -> Engine:
     from tidewheel.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
 
+    if anew and not (root / CATALOG).exists():
+        raise StorageError(f"the warehouse {root} is gone: its folder was deleted, moved or replaced. Put it back, or open another")
     return OwnedEngine(root, settings or Settings())
 
 

@@ -19,7 +19,7 @@ from tests.integration.owners import OwnerProcess
 from tidewheel.catalog import lease
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.cluster.client import attach
-from tidewheel.errors import FencedError, OwnerLostError
+from tidewheel.errors import FencedError, OwnerLostError, StorageError
 from tidewheel.local_table import LocalTable
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
@@ -310,3 +310,20 @@ def test_an_idle_owner_lets_nobody_in(root: Path, engines: Callable[..., OwnedEn
     assert not os.path.exists(root / "owner" / "address.json")
     with pytest.raises(OwnerLostError, match="nobody owns"):
         attach(root)
+
+
+def test_an_attached_process_makes_no_new_warehouse_where_the_old_one_was(root: Path) -> None:
+    with OwnerProcess() as owner:
+        owner.open(root)
+        with tw.open(root) as wh:
+            table = wh.create_table("t", SCHEMA, time="ts", key="id")
+            table.insert(row(1))
+            folder_moved(root)
+            with pytest.raises(OwnerLostError):
+                table.insert(row(2))
+            with pytest.raises(StorageError, match="is gone: its folder was deleted, moved or replaced") as error:
+                table.insert(row(2), timeout=30)
+            assert error.value.retryable and not root.exists()
+            root.with_name("moved").rename(root)
+            assert table.query(timeout=60).to_arrow().num_rows >= 1
+        owner.kill()

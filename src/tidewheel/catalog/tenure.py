@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tidewheel.catalog.lease import OwnerLock
 from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.env.interrupts import Flag
 from tidewheel.errors import FencedError, TidewheelError
 
 EVERY = 0.5
@@ -53,7 +54,7 @@ class Tenure:
         self._files: dict[str, Identity | None] = {name: _identity(name), f"{name}-wal": None}
         """The catalog; what SQLite writes first to is there when something was written, and then for as long as the catalog is open."""
         self._turn = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

@@ -346,7 +346,7 @@ class _Guard:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._wait is not None:
             self._connection._pulse.end(self._wait)
-            if isinstance(error, BROKEN) and not self._connection.lost and self._is_late(error):
+            if isinstance(error, BROKEN) and self._is_late(error):
                 raise late_during(self._request, self._connection._root, deadline.given()) from None
         if isinstance(error, pa.ArrowException) and self._connection._closed:
             pass  # a client that was closed says so, in its own way

@@ -22,7 +22,7 @@ SILENT = 15.0
 TICK = 0.1
 """Seconds between two looks."""
 
-_CUT = 0.2
+_CUT = 0.3
 """Seconds that a call has to end after it was cancelled, before the connection is cut."""
 
 
