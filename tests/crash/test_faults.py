@@ -24,7 +24,7 @@ from tests.crash.book import SECOND, batch
 from tests.crash.cases import Enumeration
 from tests.crash.world import World
 from tidewheel.testing.abandon import quiet_deaths
-from tidewheel.write import flush
+from tidewheel.write import flush, publish
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -107,6 +107,41 @@ def saved(world: World) -> None:
     world.insert(batch(0, 3))
 
 
+def replaced(world: World) -> None:
+    """Chunks leave: one that was flushed, one that was replaced before, one that a result still reads, two of a backup. A chunk that is
+    seen in part keeps its mask, which the next one over the same times takes the place of."""
+    world.open()
+    world.create()
+    world.insert(batch(0, 0))
+    world.insert(batch(0, 2))
+    world.flush()
+    world.insert(batch(0, 1))
+    world.hold()
+    world.replace(batch(4, 0), *EARLY)
+    world.insert(batch(1, 0))
+    world.backup()
+    world.replace(batch(4, 0, at=1)[:3], *EARLY)
+    world.read_held()
+    world.look_back()
+    world.replace(batch(4, 2), *LATER)
+    world.insert(batch(2, 9), package="p")
+    world.flush()
+    world.look()
+
+
+def after_replaced(world: World) -> None:
+    """After `replaced` was killed: recovery brings nothing of it back."""
+    world.open()
+    world.look()
+    world.replace(batch(4, 1), *LATER)
+    world.insert(batch(0, 4))
+    world.look_back()
+    world.flush()
+
+
+LATER = 0, 2000 * SECOND
+
+
 # ---- all cases ------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +163,14 @@ def test_two_servers(folder: Path) -> None:
 def test_recovery(folder: Path, durability: str) -> None:
     deaths, share = ("power", 3) if durability == "fsync" else ("kill", 1)
     Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), again, before=short, deaths=deaths, share=share).all()
+
+
+@pytest.mark.parametrize("durability", ["process", "fsync"])
+def test_replaced(folder: Path, durability: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "MANY_REMOVED", 1)  # what left is also forgotten
+    settings, deaths = tw.Settings(durability=durability, leaf_rows=4), DEATHS[durability]
+    Enumeration(folder, settings, replaced, deaths=deaths, share=1 if durability == "process" else 3).all()
+    Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=2 if durability == "process" else 5).all()
 
 
 def test_backup(folder: Path) -> None:

@@ -12,6 +12,8 @@ import tidewheel as tw
 from tests.crash.book import SCHEMA, Book, Entry, Row, arrow, batch, rows_of
 from tidewheel.engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk, Plan
+from tidewheel.local_table import LocalTable
+from tidewheel.model.query import Query
 from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon, stacks
 from tidewheel.testing.faulty_catalog import FaultyCatalog
@@ -35,6 +37,7 @@ class World:
         self._engine: LocalEngine | None = None
         self._wh: tw.Warehouse | None = None
         self._problem: BaseException | None = None
+        self._held: tuple[tw.Result, list[Row]] | None = None
 
     # ---- one process --------------------------------------------------------------------------------------
 
@@ -42,7 +45,7 @@ class World:
         """Let a process run through a cycle until it is done or dies. Returns its disk."""
         disk = self.disk = self.disk.next_process(plan)
         self.closed = False
-        self._engine = self._wh = self._problem = None
+        self._engine = self._wh = self._problem = self._held = None
         thread = threading.Thread(target=self._run, args=(cycle,), name="process", daemon=True)
         thread.start()
         over = disk.crashed.wait(HANGS)
@@ -178,6 +181,33 @@ class World:
         """What is acknowledged can be seen at once."""
         self.book.check(rows_of(self.table.query().to_arrow()), "acked")
 
+    def hold(self) -> None:
+        """Begin to read what is there now; `read_held` goes on, whatever happened between."""
+        self._held = self.table.query(), sorted(rows_of(self.table.query().to_arrow()))
+
+    def read_held(self) -> None:
+        assert self._held is not None
+        (result, want), self._held = self._held, None
+        assert sorted(rows_of(result.to_arrow())) == want, "what is read has changed"
+
+    def look_back(self) -> None:
+        """At the earliest generation that can still be read, no row is seen that was gone by then; before it, the table says so."""
+        engine = self.table._engine
+        assert isinstance(engine, LocalTable)
+        horizon = engine.version().horizon
+        then, now = (set(rows_of(engine.query(Query(upto=upto)).to_arrow())) for upto in (horizon, None))
+        assert then <= {row for entry in self.book.entries for row in entry.rows}
+        assert all(
+            row in now for row in then if not any(e.interval and e.interval[0] <= row[1] <= e.interval[1] for e in self.book.entries)
+        )
+        if horizon:
+            try:
+                engine.query(Query(upto=horizon - 1))
+            except tw.QueryError as e:
+                assert f"is {horizon}" in str(e)
+            else:
+                raise AssertionError("a generation before the horizon can be read")
+
     def close(self) -> None:
         entries = self.book.open_entries()
         try:
@@ -224,6 +254,9 @@ class World:
         self.open()
         self.look()
         self.book.check_rejects(self.table.rejects().to_arrow().to_pylist(), "acked")
+        self.look_back()
+        report = self.warehouse.check()
+        assert not report.problems, report
         self.close()
 
     def _restore(self) -> None:

@@ -93,15 +93,19 @@ def _left_as_it_is(catalog: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet_deaths() -> Iterator[None]:
-    """While it lasts, threads may end with `Crashed` without a word."""
-    report = threading.excepthook
+    """While it lasts, threads may end with `Crashed` without a word, and so may what is done when an object goes."""
+    report, report_ignored = threading.excepthook, sys.unraisablehook
 
     def unless_crashed(args: threading.ExceptHookArgs) -> None:
         if not issubclass(args.exc_type, Crashed):
             report(args)
 
-    threading.excepthook = unless_crashed
+    def unless_ignored(args: sys.UnraisableHookArgs) -> None:
+        if not issubclass(args.exc_type, Crashed):
+            report_ignored(args)
+
+    threading.excepthook, sys.unraisablehook = unless_crashed, unless_ignored
     try:
         yield
     finally:
-        threading.excepthook = report
+        threading.excepthook, sys.unraisablehook = report, report_ignored
