@@ -1,7 +1,8 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
 `v1` and `v2` were closed, `v2` with rows of several generations in its chunks; `log1` and `log2` were left by killed owners, with rows
-that are in their logs only, in `log2` also of a stream. Run once per format version, with the first Tidewheel that writes it: `python
+that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as all had before chunks left
+their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that writes it: `python
 tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of its own.
 """
 
@@ -132,7 +133,7 @@ def deliver(table: tw.Table, data: pa.Table) -> None:
     table._engine.commit_batch("sensors", "run", 7, [slice_id])
 
 
-def make_log(root: Path, stream: bool) -> dict[str, pa.Table]:
+def make_log(root: Path, stream: bool, replaced: bool = False) -> dict[str, pa.Table]:
     """As `make`, but most rows are only in the log: every encoding, several servers, late rows, a package, rejects, a mask."""
     wh = tw.open(root, settings=tw.Settings(leaf_rows=16, indexing_servers=2, late_after=0.0))
     data = everything()
@@ -157,6 +158,10 @@ def make_log(root: Path, stream: bool) -> dict[str, pa.Table]:
     data = floats()
     table = wh.create_table("floats", data.schema, time="at", key="level")
     table.insert(data)
+    if replaced:
+        table.flush()
+        for _ in range(2):
+            table.replace(data, time=(None, None))
     table.replace(data.slice(40, 10), time=(data["at"][40], data["at"][79]))
     table.insert(data.slice(60, 5))
     wh.create_table("empty", data.schema, time="at", key="level")
@@ -176,7 +181,10 @@ def main(version: str) -> None:
     (folder / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        expected = make_log(root, version != "log1") if version.startswith("log") else make(root) if version == "v1" else make(root, size=7)
+        if version.startswith("log"):
+            expected = make_log(root, version != "log1", version == "log2-replaced")
+        else:
+            expected = make(root) if version == "v1" else make(root, size=7)
         shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:

@@ -5,9 +5,9 @@ in a run without faults first. To run one case alone, give its name, as a failur
 
     TIDEWHEEL_CASE="append 3: crash after half the bytes" pytest tests/crash/test_faults.py -k two_servers
 
-All of it for the default durability, for recovery and for backups; for other durabilities and two servers every third plan, beginning
-where the seed says, which is printed (TIDEWHEEL_SEED=n). With TIDEWHEEL_SOAK=1 nothing is left out: also what equals a case before, and
-every kind of power failure for each fault.
+All of it for the default durability, for recovery and for backups; for other durabilities and two servers every third plan, where chunks
+leave their table every fifth or fifteenth, beginning where the seed says, which is printed (TIDEWHEEL_SEED=n). With TIDEWHEEL_SOAK=1
+nothing is left out: also what equals a case before, and every kind of power failure for each fault.
 """
 
 from __future__ import annotations
@@ -169,8 +169,9 @@ def test_recovery(folder: Path, durability: str) -> None:
 def test_replaced(folder: Path, durability: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "MANY_REMOVED", 1)  # what left is also forgotten
     settings, deaths = tw.Settings(durability=durability, leaf_rows=4), DEATHS[durability]
-    Enumeration(folder, settings, replaced, deaths=deaths, share=1 if durability == "process" else 3).all()
-    Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=2 if durability == "process" else 5).all()
+    share = 5 if durability == "process" else 15
+    Enumeration(folder, settings, replaced, deaths=deaths, share=share).all()
+    Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=share).all()
 
 
 def test_backup(folder: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,31 @@ def test_an_upgrade_that_fails_leaves_the_old_version(old: Path, monkeypatch: py
         open_sqlite(old)
     assert rows(old, "SELECT * FROM sqlite_master") == before
     assert rows(old, "SELECT version FROM schema_version") == [(1,)]
+
+
+@pytest.mark.parametrize("step", range(2, len(MIGRATIONS) + 1))
+def test_a_process_that_is_killed_during_an_upgrade_leaves_the_old_version(old: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dies = f"""
+import os, signal
+from pathlib import Path
+from tidewheel.catalog import migrations
+from tidewheel.catalog.sql import open_sqlite
+
+def step(conn, real=migrations.MIGRATIONS[{step - 1}]):
+    real(conn)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+migrations.MIGRATIONS = (*migrations.MIGRATIONS[:{step - 1}], step, *migrations.MIGRATIONS[{step}:])
+open_sqlite(Path({str(old)!r}))
+"""
+    before = rows(old, "SELECT sql FROM sqlite_master")
+    assert subprocess.run([sys.executable, "-c", dies], check=False).returncode == -signal.SIGKILL
+    assert rows(old, "SELECT sql FROM sqlite_master") == before
+    assert rows(old, "SELECT version FROM schema_version") == [(1,)]
+    monkeypatch.setattr(migrations, "MIGRATIONS", MIGRATIONS)
+    open_sqlite(old).close()
+    assert rows(old, "SELECT max(version) FROM schema_version") == [(len(MIGRATIONS),)]
+    assert rows(old, "SELECT epoch FROM leases") == [(1,)]
 
 
 def test_a_newer_catalog_is_refused_untouched(old: Path) -> None:
