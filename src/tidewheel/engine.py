@@ -19,7 +19,7 @@ from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
-from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
@@ -105,7 +105,8 @@ class LocalEngine:
     def _chunk_maker(self) -> MakeChunk:
         """How chunks are read: mapped, or by range through a cache of leaves."""
         if self.settings.map_chunks:
-            return lambda record, spec, shape, coder: Chunk(record, spec, shape, coder, self.files)
+            beyond = beyond_of(self.settings)
+            return lambda record, spec, shape, coder: Chunk(record, spec, shape, coder, self.files, beyond)
         from pyarrow import fs
 
         cache, files = LeafCache(self.settings.cache_bytes), RangeFiles(fs.LocalFileSystem(), str(self.root))

@@ -53,6 +53,10 @@ class Settings:
     map_chunks: bool = True
     """Read chunks by mapping their files into memory. False reads only the leaves a query touches, through a cache: for
     folders on network storage, where mapping is slow and a file that vanishes would end the process."""
+    mapped_chunks: int | None = None
+    """Chunks that the process may have mapped at once; beyond that, those that no query used of late are let go of, and what does not
+    fit is read through the cache. More keep more of a table of many small chunks at hand; a system ends a process that maps too much.
+    None: a quarter of what the system allows (on Linux of vm.max_map_count: 16,382 unless it was changed)."""
     cache_bytes: int = 256 * MB
     """Memory for the leaves of chunks that are not mapped."""
 
@@ -70,6 +74,9 @@ class Settings:
                 raise SettingsError(f"chunk_bytes is at most {512 * MB} (512 MB), not {value!r}")
             if name not in ("late_after", "flush_after") and not isinstance(value, int):
                 raise SettingsError(f"{name} must be a whole number, not {value!r}")
+        mapped = self.mapped_chunks
+        if mapped is not None and (isinstance(mapped, bool) or not isinstance(mapped, int) or mapped < 1):
+            raise SettingsError(f"mapped_chunks must be a whole number of at least 1, or None for what the system allows, not {mapped!r}")
         for name in ("query_seconds", "query_rows", "query_bytes"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):

@@ -28,7 +28,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.chunk.cache import LeafCache
-from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.remote import RangeFiles
 from tidewheel.index.version import ChunkSet, Version
@@ -116,7 +116,7 @@ def mapped(local: LocalTable) -> Callable[[], Version]:
     def make() -> Version:
         old = publisher.version
         chunks = [
-            Chunk(c.record, local.spec, publisher.shape, c.coder, local.engine.files)  # type: ignore[attr-defined]
+            Chunk(c.record, local.spec, publisher.shape, c.coder, local.engine.files, beyond_of(tw.Settings()))  # type: ignore[attr-defined]
             for c in old.chunks
         ]
         return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coder)

@@ -1,15 +1,26 @@
-"""Read a chunk: mapped on first use, its frame checked before it is parsed, each block verified when it is first touched."""
+"""Read a chunk: mapped on first use, its frame checked before it is parsed, each block verified when it is first touched.
+
+A mapping may be let go of when others need the room (`chunk.mappings`), and be made again. An address is good for as long as somebody
+holds the `Mapped` that it came from. Descriptor rows are copied around without locks, so each says which mapping its addresses belong to
+(OPEN is its number, which is never given again); a query takes the chunk's `mapped` and uses a row's addresses only if they are of it.
+Where there is no room for a mapping, `far` reads the same file by range.
+"""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.format import (
     HEADER_KEY,
     INDEX_KEY,
@@ -26,8 +37,12 @@ from tidewheel.chunk.format import (
     is_intact,
     unpack_index,
 )  # fmt: skip
+from tidewheel.chunk.layout import Range
+from tidewheel.chunk.mappings import MAPPINGS, Beyond
+from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.chunk.writer import frame_checksum
-from tidewheel.env.files import remove_with
+from tidewheel.env.files import NoMappingError, remove_with
+from tidewheel.env.memory import mappings_for_chunks
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, KeyCoder, fixed
 from tidewheel.model.pieces import (
@@ -35,6 +50,7 @@ from tidewheel.model.pieces import (
     BLOCKS,
     BOUNDS,
     CODER,
+    COLUMNS,
     GENERATION_HI,
     GENERATION_LO,
     GENERATION_WIDTH,
@@ -50,6 +66,7 @@ from tidewheel.model.pieces import (
     ORDERED,
     OTHER,
     ROWS,
+    SOURCE,
     STARTS,
     TIMES,
     TMAX,
@@ -62,76 +79,191 @@ from tidewheel.model.pieces import (
 )  # fmt: skip
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.settings import Settings
 
 
 class Mapper(Protocol):
     @property
     def root(self) -> object: ...
     def map(self, name: str, size: int) -> pa.Buffer: ...
+    def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]: ...
     def remove(self, name: str) -> None: ...
 
 
-class Chunk:
-    """One chunk of a table. Shared by all versions that contain it; safe to use from several threads.
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Mapped:
+    """One mapping of a chunk, and all that was made of it. Whoever holds it may use its addresses."""
 
-    `row` describes it to kernels: the region at once, addresses after `open`.
-    """
+    record: ChunkRecord
+    row: Row
+    """The whole descriptor; OPEN is the number of this mapping."""
+    batch: pa.RecordBatch
+    """The table's columns, in leaf order. Not verified: see `Chunk.verify`."""
+    stored: pa.RecordBatch
+    """All stored columns."""
+    header: Header
+    leaves: Leaves
+    checksums: npt.NDArray[np.uint64]
+    codes: Codes
+    times: Codes
+    number: int
+    """Its own, for ever."""
+    used: bool = True
+    """Since the chunk was last asked to let go of it."""
+
+
+class Chunk:
+    """One chunk of a table. Shared by all versions that contain it; safe to use from several threads."""
 
     __slots__ = (
         "__weakref__",
-        "_batch",
-        "_checksums",
-        "_codes",
+        "_beyond",
         "_files",
-        "_keep",
+        "_last",
         "_lock",
+        "_region",
         "_shape",
         "_spec",
         "_verified",
         "coder",
-        "header",
-        "leaves",
+        "mapped",
         "record",
-        "row",
     )
 
-    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: KeyCoder, files: Mapper) -> None:
+    def __init__(self, record: ChunkRecord, spec: TableSpec, shape: Shape, coder: KeyCoder, files: Mapper, beyond: Beyond) -> None:
         self.record = record
         self.coder = coder
+        self.mapped: Mapped | None = None
+        """The mapping, while there is one. Take it once and look at what was taken: it may be gone a moment later."""
+        self._last: weakref.ref[Mapped] | None = None
+        """The mapping that there was last; as long as somebody reads from it, it need not be made again."""
         self._spec = spec
         self._shape = shape
         self._files = files
+        self._beyond = beyond
         self._lock = threading.Lock()
-        self._batch: pa.RecordBatch | None = None
-        self.header: Header | None = None
-        self.leaves: Leaves | None = None
+        self._verified: npt.NDArray[np.uint8] | None = None
+        """Stays when a mapping goes: rows of queries under way point to it."""
         row: Row = np.zeros(shape.width, np.int64)
         row[ROWS], row[CODER] = record.rows, coder.number
         row[GENERATION_LO], row[GENERATION_HI] = first_generation(record), record.generation_hi
         row[KMIN], row[KMAX], row[TMIN], row[TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
-        self.row = row
+        self._region = row
+
+    @property
+    def row(self) -> Row:
+        """Describes it to kernels: the region, and the addresses while it is mapped."""
+        mapped = self.mapped
+        return self._region if mapped is None else mapped.row
+
+    @property
+    def most(self) -> int:
+        """Chunks that the process may have mapped."""
+        return self._beyond.most
+
+    @property
+    def region(self) -> Row:
+        """The descriptor without addresses."""
+        return self._region
 
     @property
     def batch(self) -> pa.RecordBatch:
         """The table's columns, in leaf order. Not verified: see `verify`."""
-        if self._batch is None:
-            self.open()
-        return self._batch
+        mapped = self.enter()
+        return self.far().batch if mapped is None else mapped.batch
+
+    @property
+    def leaves(self) -> Leaves:
+        mapped = self.enter()
+        return self.far().frame().leaves if mapped is None else mapped.leaves
 
     def open(self) -> Row:
-        """Map the file and complete `row`. Does nothing the second time."""
-        with self._lock:
-            if self._batch is None:
-                try:
-                    self._open()
-                except CorruptionError as e:
-                    e.file = self.record.file
-                    raise
-        return self.row
+        """See to it that it can be read; raises CorruptionError."""
+        mapped = self.enter()
+        if mapped is None:
+            self.far().frame()
+        return self.row if mapped is None else mapped.row
 
-    def _open(self) -> None:
+    def far(self) -> RemoteChunk:
+        """The same chunk, read by range."""
+        return RemoteChunk(self.record, self._spec, self._shape, self.coder, self._files, self._beyond.cache)
+
+    def enter(self, shared: Row | None = None, displace: bool = True) -> Mapped | None:
+        """The mapping, made if need be; its addresses are then in `shared` too. None: there is no room for it, `far` reads the chunk.
+
+        With `displace`, others may have to make room.
+        """
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map_again() or self._map(displace)
+            if mapped is None:
+                return None
+        mapped.used = True
+        if shared is not None:
+            with self._lock:  # rows of one mapping never follow those of a later one
+                if self.mapped is mapped:
+                    shared[OPEN + 1 : SOURCE] = mapped.row[OPEN + 1 : SOURCE]
+                    shared[COLUMNS:] = mapped.row[COLUMNS:]
+                    shared[OPEN] = mapped.row[OPEN]  # last: others copy the row at any time, and look at this first
+        return mapped
+
+    def _map_again(self) -> Mapped | None:
+        with self._lock:
+            if self.mapped is None and self._last is not None and (mapped := self._last()) is not None:
+                self.mapped = mapped
+                again = True
+            else:
+                mapped, again = self.mapped, False
+        if again:
+            MAPPINGS.enlist(self)
+        return mapped
+
+    def _map(self, displace: bool) -> Mapped | None:
+        if not MAPPINGS.take(self._beyond.most, displace):
+            return None
+        with self._lock:
+            mapped = self.mapped
+            if mapped is not None:  # somebody was quicker
+                MAPPINGS.give_back()
+                return mapped
+            try:
+                mapped = self._parsed(self._mapping())
+            except NoMappingError:
+                return None
+            except CorruptionError as e:
+                e.file = self.record.file
+                raise
+            self._last, self.mapped = weakref.ref(mapped), mapped
+        MAPPINGS.enlist(self)
+        return mapped
+
+    def _mapping(self) -> pa.Buffer:
+        """The file, mapped; the room that was taken for it ends with it, or at once if it cannot be had."""
+        try:
+            whole = self._files.map(self.record.file, self.record.bytes)
+        except BaseException:
+            MAPPINGS.give_back()
+            raise
+        return MAPPINGS.hold(whole)
+
+    def let_go(self) -> bool | None:
+        """Give the mapping up, unless it was used since this was last asked (False). None if there is none."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            mapped = self.mapped
+            if mapped is None:
+                return None
+            if mapped.used:
+                mapped.used = False
+                return False
+            self.mapped = None
+            return True
+        finally:
+            self._lock.release()
+
+    def _parsed(self, whole: pa.Buffer) -> Mapped:
         record = self.record
-        whole = self._files.map(record.file, record.bytes)
         if frame_checksum(whole, record.body_lo, record.body_hi) != record.frame:
             raise damaged_frame(record.file, self._where())
         stored = pa.ipc.open_file(whole).get_batch(0)
@@ -144,54 +276,65 @@ class Chunk:
         batch = stored.select(list(range(len(self._spec.schema)))).replace_schema_metadata(self._spec.schema.metadata)
         key, time = code_columns(self._spec)
         keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
-        verified = np.zeros((stored.num_columns, header.blocks), np.uint8)
         generations = _generations(stored.columns[-1]) if has_generations(record) else None
+        if self._verified is None:
+            self._verified = np.zeros((stored.num_columns, header.blocks), np.uint8)
+        else:
+            self._verified[:] = 0  # the file may have been put back meanwhile
 
-        row = self.row
+        row = self._region.copy()
         self._shape.describe(batch, row)
         row[KEYS], row[TIMES] = keys.ctypes.data, times.ctypes.data
         row[LEAVES], row[STARTS], row[BOUNDS] = leaves.count, leaves.starts.ctypes.data, leaves.bounds.ctypes.data
         row[ZONES], row[ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[MASKS], row[MASK_START], row[MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
-        row[VERIFIED], row[BLOCKS] = verified.ctypes.data, header.blocks
+        row[VERIFIED], row[BLOCKS] = self._verified.ctypes.data, header.blocks
         if generations is not None:
             row[GENERATIONS], row[GENERATION_WIDTH] = generations.ctypes.data, generations.itemsize
-        self.header, self.leaves = header, leaves
-        self._keep, self._verified, self._checksums, self._codes = stored, verified, checksums, (keys, times)
-        row[OPEN] = 1
-        self._batch = batch  # last: an interrupt before this line means that all of it is done again
+        row[OPEN] = number = next(_numbers)
+        return Mapped(record, row, batch, stored, header, leaves, checksums, keys, times, number)
 
     def verify(self, column: int, block: int) -> None:
         """Check one block of a stored column against its checksum, unless that was done before."""
-        if self._verified[column, block]:
+        mapped = self.enter()
+        if mapped is None:
+            self.far().verify(column, block)
+            if self._verified is not None:
+                self._verified[column, block] = 1
             return
-        array = self._keep.column(column)
+        verified = self._verified
+        assert verified is not None
+        if verified[column, block]:
+            return
+        array = mapped.stored.column(column)
         other = column_kind(array.type)[0] == OTHER
         if other:
             block = 0  # a column of such a type is one block
-        if not is_intact(array, block, int(self._checksums[column, block])):
-            name, first = self._keep.schema.field(column).name, block * BLOCK_ROWS
+        if not is_intact(array, block, int(mapped.checksums[column, block])):
+            name, first = mapped.stored.schema.field(column).name, block * BLOCK_ROWS
             rows = None if other else (first, min(first + BLOCK_ROWS, self.record.rows))
             raise damaged_block(self.record.file, self._where(), name, block, rows)
-        self._verified[column, slice(None) if other else block] = 1
+        verified[column, slice(None) if other else block] = 1
 
     def codes(self) -> Codes:
         """Key codes of all rows, in leaf order."""
-        self.open()
-        return self._codes[0]
+        mapped = self.enter()
+        return self.far().codes() if mapped is None else mapped.codes
 
     def times(self) -> Codes:
-        self.open()
-        return self._codes[1]
+        mapped = self.enter()
+        return self.far().times() if mapped is None else mapped.times
 
     def row_generations(self) -> npt.NDArray[Any] | None:
         """The generation of each row, less the first; None if all rows came with the last. Verified."""
-        self.open()
         if not has_generations(self.record):
             return None
-        for block in range(self._verified.shape[1]):
+        mapped = self.enter()
+        if mapped is None:
+            return self.far().row_generations()
+        for block in range(mapped.header.blocks):
             self.verify(generation_column(self._spec), block)
-        return _generations(self._keep.columns[-1])
+        return _generations(mapped.stored.columns[-1])
 
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
@@ -199,6 +342,14 @@ class Chunk:
 
     def _where(self) -> str:
         return f"{self._files.root}/{self.record.file}"
+
+
+_numbers = itertools.count(1)
+
+
+def beyond_of(settings: Settings) -> Beyond:
+    """What a warehouse or a task of these settings does about chunks that cannot all be mapped."""
+    return Beyond(settings.mapped_chunks or mappings_for_chunks(), LeafCache(settings.cache_bytes))
 
 
 def _generations(column: pa.Array) -> npt.NDArray[Any]:

@@ -48,8 +48,8 @@ OVERHEAD = 768
 
 
 class RangeReader(Protocol):
-    root: Any
-
+    @property
+    def root(self) -> object: ...
     def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]: ...
     def remove(self, name: str) -> None: ...
 
@@ -95,6 +95,11 @@ class RemoteChunk:
         row[p.GENERATION_LO], row[p.GENERATION_HI] = first_generation(record), record.generation_hi
         row[p.KMIN], row[p.KMAX], row[p.TMIN], row[p.TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row
+
+    @property
+    def region(self) -> Row:
+        """The descriptor, which never has addresses."""
+        return self.row
 
     # ---- the face of every chunk ------------------------------------------------------------------------
 

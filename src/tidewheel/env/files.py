@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import weakref
@@ -16,6 +17,18 @@ from tidewheel.env.disk import Disk
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
+
+
+class NoMappingError(StorageError):
+    """The system has no mappings left for this process. The file can still be read."""
+
+
+def why(e: OSError) -> str:
+    """What the system said, and what to do about a limit of its."""
+    said = e.strerror or str(e)
+    if e.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{said}: the limit of open files is reached (ulimit -n says it); raise it, such as with `ulimit -n 4096`, and start again"
+    return said
 
 
 class LocalFiles:
@@ -41,13 +54,13 @@ class LocalFiles:
             for path in made:
                 self.disk.sync_folder(str(path.parent))
         except OSError as e:
-            raise StorageError(f"cannot make folder {self.root}: {e.strerror}") from e
+            raise StorageError(f"cannot make folder {self.root}: {why(e)}") from e
 
     def make_folder(self, name: str) -> None:
         try:
             self.disk.make_folder(self.path(name))
         except OSError as e:
-            raise StorageError(f"cannot make folder {self.path(name)}: {e.strerror}") from e
+            raise StorageError(f"cannot make folder {self.path(name)}: {why(e)}") from e
 
     def write(self, name: str, write: Callable[[Any], None]) -> int:
         """Write a new file under its temporary name; `appear` gives it its own. Returns its size.
@@ -112,6 +125,8 @@ class LocalFiles:
         return appender
 
     def _cannot_write(self, name: str, e: OSError) -> StorageError:
+        if e.errno in (errno.EMFILE, errno.ENFILE):
+            return StorageError(f"cannot write {self.path(name)}: {why(e)}. Nothing was lost.")
         return StorageError(f"cannot write {self.path(name)}: {e}. Nothing was lost; free some space or mend the disk, then try again.")
 
     def seal(self, name: str) -> None:
@@ -133,7 +148,7 @@ class LocalFiles:
         try:
             return os.stat(self.path(name)).st_size
         except OSError as e:
-            raise StorageError(f"cannot read {self.path(name)}: {e.strerror}") from e
+            raise StorageError(f"cannot read {self.path(name)}: {why(e)}") from e
 
     def regular_size(self, name: str) -> int:
         """The size of a file that is one: not a link, a folder or a pipe, and in no folder that is a link. Else -1."""
@@ -155,7 +170,7 @@ class LocalFiles:
             with pa.OSFile(self.path(name), "rb") as file:
                 return file.read_buffer()
         except OSError as e:
-            raise StorageError(f"cannot read {self.path(name)}: {e}") from e
+            raise StorageError(f"cannot read {self.path(name)}: {why(e)}") from e
 
     def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
@@ -171,7 +186,32 @@ class LocalFiles:
         except FileNotFoundError as e:
             raise CorruptionError(f"{path} is missing: restore the file from a backup") from e
         except OSError as e:
-            raise StorageError(f"cannot read {path}: {e.strerror}") from e
+            if e.errno == errno.ENOMEM or "cannot allocate memory" in str(e).lower():
+                raise NoMappingError(
+                    f"cannot map {path}: the system gives this process no more mappings (on Linux vm.max_map_count, 65530 unless changed). "
+                    "Lower Settings(mapped_chunks=…), or raise the limit with `sysctl vm.max_map_count=…`"
+                ) from e
+            raise StorageError(f"cannot read {path}: {why(e)}") from e
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """The bytes at each (offset, size) of a file, without mapping it."""
+        path = self.path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                parts = [os.pread(descriptor, size, offset) if size else b"" for offset, size in ranges]
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError as e:
+            raise CorruptionError(f"{path} is missing: restore the file from a backup") from e
+        except OSError as e:
+            raise StorageError(f"cannot read {path}: {why(e)}") from e
+        for part, (offset, size) in zip(parts, ranges, strict=True):
+            if len(part) != size:
+                raise CorruptionError(
+                    f"{path} ends at byte {offset + len(part)}, not behind {offset + size}: restore the file from a backup"
+                )
+        return [memoryview(part) for part in parts]
 
     def list(self, folder: str) -> Iterator[str]:
         """The names of all files below a folder."""

@@ -1,4 +1,4 @@
-"""Memory: how much there is, and what is never given back."""
+"""Memory: how much there is, how many mappings of files, and what is never given back."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ def machine_memory() -> int:
 def keep_for_good(thing: object) -> None:
     """Never destroy it, also not when the interpreter ends: what it would do then must not be done."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+@cache
+def mappings_for_chunks() -> int:
+    """Chunks that a process may have mapped: a quarter of what Linux allows for everything in it; elsewhere a number that is plenty."""
+    with suppress(OSError, ValueError), open("/proc/sys/vm/max_map_count", encoding="ascii") as file:
+        return max(1, int(file.read()) // 4)
+    return 16384

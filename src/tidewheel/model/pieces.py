@@ -21,7 +21,7 @@ from tidewheel.model.schema import TableSpec
 
 (
     ROWS,  # positions in the piece
-    OPEN,  # 1 when the addresses below are filled in
+    OPEN,  # not 0 when the addresses below are filled in; of a chunk, the number of the mapping that they belong to
     CODER,  # the number of the coder that made its key codes; filled in by a query: which row of its key intervals is for it
     GENERATION_HI,  # the last generation that rows of it came with
     KMIN, KMAX, TMIN, TMAX,  # region, in codes

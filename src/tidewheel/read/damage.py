@@ -25,7 +25,7 @@ from tidewheel.model.pieces import BLOCK_ROWS, INDEX, SOURCE
 from tidewheel.model.query import Stats
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, check_blocks
-from tidewheel.read.scan import Found, Matrix
+from tidewheel.read.scan import Found, Matrix, far_of
 
 Marks = npt.NDArray[np.bool_]
 
@@ -139,7 +139,7 @@ def _check_remote(found: Found, columns: Columns, watch: Watch, damage: Damage) 
     """The same for chunks that are not mapped: their blocks are fetched to be checked, and once more to be read."""
     for piece in range(found.near, len(found.pieces)):
         number = int(found.pieces[piece, INDEX])
-        chunk: Any = found.holder(piece)
+        chunk = far_of(found.holder(piece))
         mine = found.segments[found.segments[:, 0] == piece]
         spans = zip((mine[:, 1] // BLOCK_ROWS).tolist(), ((mine[:, 1] + mine[:, 2] - 1) // BLOCK_ROWS).tolist(), strict=True)
         for block in sorted({b for first, last in spans for b in range(first, last + 1)}):
@@ -155,5 +155,4 @@ def _starts(chunk: Any) -> npt.NDArray[np.int64]:
     """The first row of each leaf, and the number of rows."""
     assert isinstance(chunk, (Chunk, RemoteChunk))
     leaves = chunk.frame().leaves if isinstance(chunk, RemoteChunk) else chunk.leaves
-    assert leaves is not None
     return leaves.starts.astype(np.int64)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidewheel.chunk.format import code_columns
-from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.env.files import LocalFiles
 from tidewheel.index.coders import Coders
 from tidewheel.index.version import ChunkSet, Version
@@ -32,6 +32,7 @@ class ChunkFiles:
     def __init__(self, root: str | os.PathLike[str], spec: TableSpec, settings: Settings) -> None:
         self.spec = spec
         self._files = LocalFiles(Path(root))
+        self._beyond = beyond_of(settings)
         self._shape = Shape(spec)
         self._coders = Coders(key_coder(spec))
         self._chunks: OrderedDict[ChunkRecord, Chunk] = OrderedDict()
@@ -48,6 +49,7 @@ class ChunkFiles:
     def _chunk(self, record: ChunkRecord) -> Chunk:
         found = self._chunks.get(record)
         if found is None:
-            self._chunks[record] = found = Chunk(record, self.spec, self._shape, self._coders.of(record.prefix), self._files)
+            coder = self._coders.of(record.prefix)
+            self._chunks[record] = found = Chunk(record, self.spec, self._shape, coder, self._files, self._beyond)
         self._chunks.move_to_end(record)
         return found

@@ -1,4 +1,4 @@
-"""Chunks that are not on a local disk, on their way through a query: scanned one by one, then loaded in windows.
+"""Chunks that are not mapped, on their way through a query: scanned one by one, then loaded in windows.
 
 A query over local pieces only passes through here untouched.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from tidewheel.chunk.remote import Loaded, RemoteChunk
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns
-from tidewheel.read.scan import Found, Matrix
+from tidewheel.read.scan import Found, Matrix, far_of
 
 WINDOW_BYTES = 32 << 20
 """About how much is loaded at a time: a leaf comes whole, even if one row of it is asked for."""
@@ -64,6 +64,4 @@ def _far(found: Found, segments: Matrix) -> Iterator[tuple[int, Matrix]]:
 
 
 def _chunk(found: Found, piece: int) -> RemoteChunk:
-    chunk = found.holder(piece)
-    assert isinstance(chunk, RemoteChunk)
-    return chunk
+    return far_of(found.holder(piece))

@@ -7,7 +7,7 @@ kernel call does this for all runs and chunks. The result names positions; no ro
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from tidewheel.model.pieces import (
     OPEN,
     SLOTS,
     SOURCE,
-    T1,
     VALIDITY,
     Holder,
 )
@@ -36,6 +35,7 @@ from tidewheel.read.limits import Watch
 from tidewheel.read.wanted import Wanted
 
 if TYPE_CHECKING:
+    from tidewheel.chunk.reader import Mapped
     from tidewheel.read.damage import Damage
 
 Matrix = npt.NDArray[np.int64]
@@ -101,7 +101,9 @@ class Found:
     null_columns: int = 0
     """How many columns of pieces have nulls, if that is known; else 1."""
     near: int = 0
-    """Pieces from this number on are chunks that are not on a local disk; `read.remote` loads what is read of them."""
+    """Pieces from this number on are chunks that are not mapped; `read.remote` loads what is read of them."""
+    kept: Sequence[Mapped | None] = ()
+    """By piece, the mappings of the chunks before: their addresses are good for as long as these are held."""
     held: Mapping[int, Holder] = field(default_factory=dict)
     """What was loaded of them."""
     _nulls: list[bool] | None = None
@@ -115,7 +117,8 @@ class Found:
         return self._nulls
 
     def holder(self, piece: int) -> Holder:
-        return self.held.get(piece) or holder(self.version, self.pieces[piece])
+        found = self.held.get(piece) or (self.kept[piece] if piece < len(self.kept) else None)
+        return found or holder(self.version, self.pieces[piece])
 
 
 def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
@@ -165,25 +168,18 @@ def find(
         pieces, count = _seen(version.hidden, pieces, count, watch)
     if damage is not None:
         count = damage.sift(pieces, count)
-    near = count
-    while (q := closed(pieces, near)) >= 0:
-        if isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk):
-            near -= 1
-            pieces[[q, near]] = pieces[[near, q]]
-        else:
-            watch.check()
-            _open(version, pieces[q])
+    mappings, near = _open_all(version, pieces, count, watch)
 
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = keys.check
     segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
     if era is not None and era.cuts(pieces[:near]).any():
         segments = _of_era(version, pieces, segments, era, watch, damage)
+    far = [segments]
     for q in range(near, count):
         watch.check()
         number, coder = int(pieces[q, INDEX]), int(pieces[q, CODER])
-        chunk = version.chunks.holders[number]
-        assert isinstance(chunk, RemoteChunk)
+        chunk = far_of(version.chunks.holders[number])
         try:
             probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode, damage.lost(number) if damage is not None else None)
             one = probe.row.reshape(1, -1)
@@ -198,16 +194,31 @@ def find(
             damage.note(number, e)
             continue
         more[:, 0] = q
-        segments = np.concatenate([segments, more])
+        far.append(more)
         longest = max(stats[LONGEST], counts[LONGEST])
         stats += counts
         stats[LONGEST] = longest
+    segments = np.concatenate(far) if len(far) > 1 else segments
     read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
     if damage is not None:
         segments = damage.cut(pieces, segments)
     if damage is not None or era is not None:
         rows, doubtful = int(segments[:, 2].sum()), int(segments[:, 3].sum())
-    return Found(version, pieces[:count], segments, considered, read, skipped, scanned, rows, longest, doubtful, nulls + count - near, near)
+    return Found(
+        version,
+        pieces[:count],
+        segments,
+        considered,
+        read,
+        skipped,
+        scanned,
+        rows,
+        longest,
+        doubtful,
+        nulls + count - near,
+        near,
+        mappings,
+    )
 
 
 def _segments(
@@ -268,16 +279,48 @@ def _seen(hidden: Hidden, pieces: Matrix, count: int, watch: Watch) -> tuple[Mat
     return seen, len(seen)
 
 
-def _open(version: Version, row: npt.NDArray[np.int64]) -> None:
-    """Complete the descriptor of a chunk that is used for the first time, here and in the version."""
-    index = int(row[INDEX])
-    opened = version.chunks.holders[index].open()
-    shared = version.chunks.matrix[index]
-    shared[OPEN + 1 :] = opened[OPEN + 1 :]
-    shared[OPEN] = 1  # last: other threads copy this row at any time, and use its addresses if it says so
-    kept = row[SOURCE:T1].copy(), row[T1], row[CODER]
-    row[:] = opened
-    row[SOURCE:T1], row[T1], row[CODER] = kept
+def far_of(chunk: Any) -> RemoteChunk:
+    """The chunk as one that is read by range."""
+    return chunk if isinstance(chunk, RemoteChunk) else chunk.far()
+
+
+def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tuple[list[Mapped | None], int]:
+    """Complete the descriptors of chunks that are not open, and hold on to the mappings of all. Those for which there is no mapping go to
+    the end. Returns the mappings by piece, and how many pieces can be scanned where they are.
+    """
+    holders: list[Any] = version.chunks.holders
+    kept: list[Mapped | None] = [None] * count
+    asked = pieces[:count, [SOURCE, INDEX, OPEN]].tolist()
+    for q, (source, index, opened) in enumerate(asked):
+        if source == 0 and opened:
+            mapped = holders[index].mapped
+            if mapped is not None and mapped.number == opened:
+                mapped.used = True
+                kept[q] = mapped
+            else:
+                pieces[q, OPEN] = 0  # let go of since the row was filled in: its addresses are of nothing
+    near, fresh, allowed = count, 0, 0
+    while (q := closed(pieces, near)) >= 0:
+        watch.check()
+        index = int(pieces[q, INDEX])
+        chunk = holders[index]
+        mapped = None
+        if not isinstance(chunk, RemoteChunk):
+            allowed = allowed or max(1, chunk.most // 4)
+            # a query that touches more chunks than can be mapped must not drive out what all others use
+            mapped = chunk.enter(version.chunks.matrix[index], displace=fresh < allowed)
+            fresh += 1
+        row = chunk.region if mapped is None else mapped.row
+        coder = pieces[q, CODER]  # the query's own numbering
+        pieces[q, :SOURCE] = row[:SOURCE]
+        pieces[q, CODER] = coder
+        pieces[q, COLUMNS:] = row[COLUMNS:]
+        kept[q] = mapped
+        if mapped is None:
+            near -= 1
+            pieces[[q, near]] = pieces[[near, q]]
+            kept[q], kept[near] = kept[near], None
+    return kept, near
 
 
 def verify(version: Version, pieces: Matrix, todo: Any, watch: Watch, damage: Damage | None) -> None:
