@@ -38,12 +38,13 @@ from tidewheel.errors import (
 )  # fmt: skip
 from tidewheel.index.version import ChunkLike
 from tidewheel.local_table import LocalTable
+from tidewheel.model.records import TableContents
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
 from tidewheel.write.flush import Flusher, MakeChunk
 from tidewheel.write.loads import sweep as sweep_loads
-from tidewheel.write.recover import Recovery, TableRecovery, log_bytes
+from tidewheel.write.recover import Recovery, TableRecovery
 from tidewheel.write.rejects import SUFFIX, rejects_spec
 
 T = TypeVar("T")
@@ -87,12 +88,13 @@ class LocalEngine:
                 self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self._condemn, self.tenure.look
             )  # fmt: skip
             self._tables: dict[str, LocalTable] = {}
-            orphans = self._sweep()
+            known = self.catalog.contents()
+            orphans, logs = self._sweep(known)
             if before is not None:  # its owner may have died between the catalog's knowing a table and its folder's being made
-                self._make_folders([record.id for record in self.catalog.tables()])
-            for record in self.catalog.tables():
-                self._tables[record.spec.name] = LocalTable(self, record)
-            recovered = self._recover()
+                self._make_folders([one.record.id for one in known])
+            for one in known:
+                self._tables[one.record.spec.name] = LocalTable(self, one)
+            recovered = self._recover(known, logs)
             self.recovery = Recovery(self.clock.monotonic() - began, before, recovered, orphans)
             """What opening it had to mend."""
         except BaseException:
@@ -143,15 +145,17 @@ class LocalEngine:
             )
         return f"the warehouse {self.root} was closed; open it again"
 
-    def _recover(self) -> tuple[TableRecovery, ...]:
-        """Replay the logs of an owner that did not close."""
-        tables = list(self._tables.values())
-        with Progress("recovering", sum(log_bytes(self.files, table.record.id) for table in tables)) as progress:
-            done = [table.recover(progress.step) for table in tables]
+    def _recover(self, known: Sequence[TableContents], logs: dict[int, int]) -> tuple[TableRecovery, ...]:
+        """Replay the logs of an owner that did not close: so many bytes, by table id."""
+        with Progress("recovering", sum(logs.values())) as progress:
+            done = [self._tables[one.record.spec.name].recover(one.coverage, one.record.id in logs, progress.step) for one in known]
         return tuple(one for one in done if one is not None)
 
-    def _sweep(self) -> int:
-        """Remove files of ours that no table knows: what a crash left half done, or a drop could not delete yet."""
+    def _sweep(self, tables: Sequence[TableContents]) -> tuple[int, dict[int, int]]:
+        """Remove files of ours that no table knows: what a crash left half done, or a drop could not delete yet.
+
+        Returns how many, and the bytes of log that were left for each table that has one.
+        """
         found = [file for file in self.files.list(names.TABLES) if names.is_chunk(file)]
         logs = [file for file in self.files.list(names.LOGS) if names.segment_of(file)]
         if (found or logs) and self.epoch == 1:  # a catalog that nobody owned before knows no chunk: it is not theirs
@@ -160,19 +164,24 @@ class LocalEngine:
                 "catalog back from a backup. "
                 "Nothing was changed."
             )
-        tables = self.catalog.tables()
-        known = {chunk.file for table in tables for chunk in self.catalog.chunks(table.id)}
-        ids = {table.id for table in tables}
+        known = {chunk.file for table in tables for chunk in table.chunks}
+        ids = {table.record.id for table in tables}
         orphans = [file for file in found if file not in known]
         sweep_loads(self.files)
-        orphans += [file for file in logs if names.segment_of(file)[0] not in ids]  # type: ignore[index]
+        left: dict[int, int] = {}
+        for file in logs:
+            table_id = names.segment_of(file)[0]  # type: ignore[index]
+            if table_id in ids:
+                left[table_id] = left.get(table_id, 0) + self.files.size(file)
+            else:
+                orphans.append(file)
         for file in orphans:
             self.files.remove(file)
         kept = {folder for id_ in ids for folder in (names.table_folder(id_), names.log_folder(id_))}
         for folder in {*self.files.folders(names.TABLES), *self.files.folders(names.LOGS)} - kept:
             if folder.rpartition("/")[2].isdecimal():
                 self.files.remove_folder(folder)
-        return len(orphans)
+        return len(orphans), left
 
     def _make_folders(self, table_ids: list[int]) -> None:
         """Folders of tables, safe from a crash of the machine: a synced chunk is lost if the folder it lies in is."""
@@ -219,7 +228,7 @@ class LocalEngine:
             except StorageError:
                 self.catalog.drop_table(spec.name, self.epoch)
                 raise
-            self._tables[spec.name] = table = LocalTable(self, record)
+            self._tables[spec.name] = table = LocalTable(self, TableContents(record))
             return table
 
     def drop(self, name: str) -> None:

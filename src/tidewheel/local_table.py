@@ -25,7 +25,7 @@ from tidewheel.model.codes import integer_codes
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
-from tidewheel.model.records import MaskRecord, PackageRecord, StreamBatchRecord, TableRecord
+from tidewheel.model.records import Coverage, MaskRecord, PackageRecord, StreamBatchRecord, TableContents, TableRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.changes import rows_by_generation
 from tidewheel.read.coordinator import Coordinator, pair
@@ -70,14 +70,15 @@ class LocalTable:
 
     lost = False
 
-    def __init__(self, engine: Owner, record: TableRecord) -> None:
+    def __init__(self, engine: Owner, contents: TableContents) -> None:
+        record = contents.record
         self.engine = engine
         self.record = record
         self.spec = record.spec
         log = Log(engine.files, record, Shape(record.spec), engine.epoch, engine.settings.durability, engine.tenure.look)
         self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
-        chunks = [engine.flusher.chunk(self.publisher, c) for c in engine.catalog.chunks(record.id)]
-        self.publisher.resume(list(chunks), engine.catalog.masks(record.id), engine.catalog.servers(record.id))
+        chunks = [engine.flusher.chunk(self.publisher, c) for c in contents.chunks]
+        self.publisher.resume(list(chunks), list(contents.masks), list(contents.servers))
         self.acceptor = Acceptor(record.spec, self.publisher.coders.first.refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self.packages = Packages(self.publisher, engine.catalog, engine.flusher)
@@ -87,13 +88,12 @@ class LocalTable:
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
         self.pins = Pins()
 
-    def recover(self, step: Step) -> TableRecovery | None:
-        """Bring back what an owner that crashed had acknowledged. Called once, before the table is used."""
+    def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step) -> TableRecovery | None:
+        """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""
         skip = self.engine.settings.damaged_log == "skip"
-        coverage = self.engine.catalog.coverage(self.record.id)
         held = {(c.record.server, c.record.late, c.record.generation_lo, c.record.generation_hi) for c in self.publisher.version.chunks}
         self.publisher.removed = [c.generation_hi for c in coverage if (c.server, c.late, c.generation_lo, c.generation_hi) not in held]
-        done = recover(self.publisher, self.engine.files, coverage, skip, step)
+        done = recover(self.publisher, self.engine.files, coverage, skip, step) if logged else None
         if done is not None:
             self.packages.add(done.packages)
         self.engine.flusher.tidy(self.publisher)

@@ -19,6 +19,7 @@ from tidewheel.model.records import (
     ServerRecord,
     Snapshot,
     StreamBatchRecord,
+    TableContents,
     TableRecord,
 )
 from tidewheel.model.schema import TableSpec
@@ -32,6 +33,10 @@ class CatalogReader(Protocol):
         ...
 
     def table(self, name: str) -> TableRecord | None: ...
+
+    def contents(self) -> list[TableContents]:
+        """Every table and what it is made of, in the order of creation: one transaction, however many there are."""
+        ...
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         """The chunks the table holds now (not the removed ones), ordered by generation_hi, then id; their partitions ascend."""

@@ -6,10 +6,10 @@ SQLite keeps any value in any column, and a disk may change it: what is read is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields as members
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ from tidewheel.model.records import (
     TableRecord,
 )
 from tidewheel.model.schema import NAME, TableSpec, check_spec, spec_from_layout
+
+T = TypeVar("T")
 
 LAST_EPOCH = (1 << 32) - 1
 """Names of log segments have eight digits for it."""
@@ -102,9 +104,13 @@ def chunk_records(rows: Iterable[Any], partitions: Iterable[Any]) -> list[ChunkR
     for row in rows:
         parts = tuple(sorted(of_chunk.get((row.table_id, row.id), ())))
         record = ChunkRecord(**{name: getattr(row, name) for name in _CHUNK_COLUMNS}, partitions=parts)
-        check.check_chunk(record)
-        if row.generation_removed is not None:
-            check.generation("generation_removed", row.generation_removed)
+        try:
+            check.check_chunk(record)
+            if row.generation_removed is not None:
+                check.generation("generation_removed", row.generation_removed)
+        except WrongValueError as e:
+            e.table_id = row.table_id
+            raise
         records.append(record if type(record.late) is bool else replace(record, late=bool(record.late)))
     return sorted(records, key=lambda c: (c.generation_hi, c.id))
 
@@ -133,6 +139,18 @@ def batch_record(row: Any) -> StreamBatchRecord:
 def server_record(row: Any) -> ServerRecord:
     number = check.whole("server", row.server, 0, check.MOST_SERVERS - 1)
     return ServerRecord(number, check.whole("key_lo", row.key_lo), check.raw("prefix", row.prefix))
+
+
+def grouped(make: Callable[[Any], T], rows: Iterable[Any]) -> dict[int, list[T]]:
+    """Records made of rows of many tables, by table id."""
+    found: dict[int, list[T]] = {}
+    for row in rows:
+        try:
+            found.setdefault(row.table_id, []).append(make(row))
+        except WrongValueError as e:
+            e.table_id = row.table_id
+            raise
+    return found
 
 
 def lease_record(row: Any) -> Lease | None:

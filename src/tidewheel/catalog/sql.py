@@ -34,6 +34,7 @@ from tidewheel.model.records import (
     ServerRecord,
     Snapshot,
     StreamBatchRecord,
+    TableContents,
     TableRecord,
 )
 from tidewheel.model.schema import TableSpec
@@ -112,6 +113,22 @@ class SqlCatalog:
     def table(self, name: str) -> TableRecord | None:
         with self._reading() as conn:
             return next(iter(_tables(conn, tables.c.name == name)), None)
+
+    def contents(self) -> list[TableContents]:
+        c, m, s = chunks.c, masks.c, servers.c
+        with self._reading() as conn:
+            known = _tables(conn)
+            held = rows.grouped(lambda record: record, _chunks(conn, c.generation_removed.is_(None)))
+            with _sound(conn, "chunks"):
+                query = select(c.table_id, c.server, c.late, c.generation_lo, c.generation_hi)
+                covered = rows.grouped(rows.coverage_record, conn.execute(query))
+            with _sound(conn, "masks"):
+                query = select(m.table_id, m.time_lo, m.time_hi, m.generation, m.reason).order_by(m.id)
+                hidden = rows.grouped(rows.mask_record, conn.execute(query))
+            with _sound(conn, "servers"):
+                query = select(s.table_id, s.server, s.key_lo, s.prefix).order_by(s.table_id, s.server)
+                divided = rows.grouped(rows.server_record, conn.execute(query))
+        return [TableContents(one, *(tuple(part.get(one.id, ())) for part in (held, covered, hidden, divided))) for one in known]
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         with self._reading() as conn:
@@ -230,6 +247,7 @@ def _sound(conn: Connection, part: str, table_id: int | None = None) -> Iterator
     try:
         yield
     except WrongValueError as e:
+        table_id = table_id if e.table_id is None else e.table_id
         name = None if table_id is None else conn.execute(select(tables.c.name).where(tables.c.id == table_id)).scalar()
         of = "" if table_id is None else f" of table {name if name is not None else table_id!r}"
         raise CorruptionError(f"the catalog is damaged: in {part}{of}, {e}. {_RESTORE}") from e

@@ -28,6 +28,8 @@ class WrongValueError(Exception):
         shown = repr(value)
         super().__init__(f"{column} is {shown if len(shown) <= 80 else shown[:77] + '...'}, not {wanted}")
         self.column = column
+        self.table_id: int | None = None
+        """Of the row it stands in, where many tables are read at once."""
 
 
 def whole(column: str, value: Any, least: int = INT64_MIN, most: int = INT64_MAX) -> int:

@@ -149,3 +149,18 @@ class Snapshot:
     tables: tuple[TableRecord, ...]
     chunks: tuple[ChunkRecord, ...]
     """Of all tables, those they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """A table and what it is made of, all of one moment."""
+
+    record: TableRecord
+    chunks: tuple[ChunkRecord, ...] = ()
+    """Those it holds now, ordered by generation_hi, then id."""
+    coverage: tuple[Coverage, ...] = ()
+    """Of all chunks that the catalog knows, removed ones included."""
+    masks: tuple[MaskRecord, ...] = ()
+    """In the order they were committed."""
+    servers: tuple[ServerRecord, ...] = ()
+    """Ordered by server number."""

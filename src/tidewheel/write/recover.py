@@ -62,11 +62,6 @@ def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage
     return _report(publisher, contents, replay)
 
 
-def log_bytes(files: LocalFiles, table_id: int) -> int:
-    """How much there is to replay."""
-    return sum(files.size(name) for name in log_reader.segment_names(files, table_id))
-
-
 class _Unreadable(Exception):
     """A record that cannot be replayed, and why."""
 
