@@ -224,7 +224,7 @@ class Workers:
 
 _of_the_parent: list[Any] = []
 
-workers = Workers("tidewheel.sql.apart_process")
+workers = Workers("tidewheel.sql.apart_start")
 os.register_at_fork(after_in_child=workers.forget)
 
 

@@ -28,8 +28,8 @@ SCAN, NEXT, LEAVE, BOUND, SCHEMA, ROWS, DONE, ERROR = 10, 11, 12, 13, 14, 15, 16
 _SLACK = 64 << 20
 """Bytes that a worker may have besides those of the work: its threads, and what DuckDB keeps."""
 
-_RETIRED = 256 << 20
-"""Bytes; a worker that keeps so much more than it began with does no other work."""
+USED_UP = 1
+"""The number of a last word: this worker keeps too much memory to do other work."""
 
 _GRACE = 0.25
 """Seconds that a worker is given to stop what nobody wants any more."""
@@ -67,6 +67,7 @@ class Apart:
         self._failures: list[BaseException] = []
         self._check: Callable[[], None] = alive
         self._over = False
+        self._used_up = False
         self._worker: Worker | None = workers.take(alive)
         self._most = NEVER
         if memory != NEVER and self._worker.memory():
@@ -95,10 +96,11 @@ class Apart:
             elif kind == LEAVE:
                 self._scans.pop(number, None)
             elif kind == ERROR:
-                self._over = True
+                self._over, self._used_up = True, number == USED_UP
                 raise self._failure() or WrongError(pickle.loads(data))
             else:
-                self._over = self._over or kind == DONE
+                if kind == DONE:
+                    self._over, self._used_up = True, number == USED_UP
                 if kind in wanted:
                     return kind, data
 
@@ -111,7 +113,7 @@ class Apart:
             return
         if not self._over:
             self._over = _stopped(worker)
-        if self._over and worker.memory() <= worker.base + _RETIRED:
+        if self._over and not self._used_up:
             workers.give_back(worker)
         else:
             workers.end(worker)
@@ -177,7 +179,7 @@ def too_large(memory: float) -> LimitError:
 
 
 def _stopped(worker: Worker) -> bool:
-    """Ask a worker to stop what it does; whether it has."""
+    """Ask a worker to stop what it does; whether it has, and can do other work."""
     give_up = monotonic() + _GRACE
 
     def patient() -> None:
@@ -191,7 +193,7 @@ def _stopped(worker: Worker) -> bool:
             if kind == NEXT:
                 worker.line.send(FAIL, number, check=patient)
             if kind in (DONE, ERROR):
-                return True
+                return number != USED_UP
     return False
 
 

@@ -24,6 +24,9 @@ _GROWING = 3
 _ALIASES = 3
 """Names of a SELECT that it may use itself: DuckDB writes out each, so n of them within each other make 2ⁿ expressions."""
 
+_COPIES = 64
+"""Tables that a statement reads when each common table expression is written out wherever it is named, as DuckDB may do."""
+
 _LIKE = frozenset({"~~", "!~~", "~~*", "!~~*"})
 _REGEXP = frozenset({"regexp_matches", "regexp_full_match", "regexp_extract"})
 _CONCAT = frozenset({"||", "concat", "concat_ws", "list_value", "struct_pack", "row"})
@@ -92,12 +95,15 @@ def is_bounded(nodes: Iterable[dict[str, Any]], text: str) -> bool:
         return False
     growing = aliases = 0
     makes_rows: set[int] = set()
+    common: dict[str, list[str]] = {}
     for node in nodes:
         if id(node) in makes_rows:
             continue
         kind = node.get("type")
         if kind == "RECURSIVE_CTE_NODE":  # it repeats what only grows a little
             return False
+        for one in (node.get("cte_map") or {}).get("map", ()):
+            common.setdefault(one["key"].lower(), []).extend(_tables(one["value"]))
         if kind == "SELECT_NODE":
             aliases += _own_names(node)
         elif kind == "TABLE_FUNCTION":
@@ -107,7 +113,26 @@ def is_bounded(nodes: Iterable[dict[str, Any]], text: str) -> bool:
             growing += _growth(node)
         if growing > _GROWING or aliases > _ALIASES:
             return False
-    return True
+    return not common or max(_copies(common).values()) <= _COPIES
+
+
+def _tables(tree: Any) -> list[str]:
+    return [node["table_name"].lower() for node in walk(tree) if node.get("type") == "BASE_TABLE"]
+
+
+def _copies(common: dict[str, list[str]]) -> dict[str, int]:
+    """How many tables each common table expression is, written out. (Names within each other's reach are not told apart.)"""
+    found: dict[str, int] = {}
+    left = list(common)
+    while left:
+        name = left[-1]
+        unknown = [one for one in common[name] if one in common and one not in found and one not in left]
+        if unknown:
+            left.append(unknown[0])
+            continue
+        found[name] = min(_COPIES + 1, sum(found.get(one, 1) for one in common[name]))
+        left.pop()
+    return found
 
 
 def _growth(node: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +50,7 @@ def without_lists(expression: str, schema: pa.Schema) -> tuple[str, tuple[ValueL
     if len(expression) < 2 * _LONG:  # the shortest one
         return expression, ()
     if _CHAIN.search(expression) and not _ODD.search(_QUOTED.sub("x", expression)):
-        expression = _CHAIN.sub(_as_list, expression)
+        expression = _CHAIN.sub(partial(_as_list, schema=schema), expression)
     found = list(_LIST.finditer(expression))
     rest = _QUOTED.sub("x", _LIST.sub("x", expression))
     if not found or _ODD.search(rest):
@@ -67,12 +68,14 @@ def without_lists(expression: str, schema: pa.Schema) -> tuple[str, tuple[ValueL
     return text + expression[end:], tuple(lists)
 
 
-def _as_list(chain: re.Match[str]) -> str:
-    """`k IN (1, 2)` for `k = 1 OR k = 2`, where nothing beside it binds tighter than its ORs."""
+def _as_list(chain: re.Match[str], schema: pa.Schema) -> str:
+    """`k IN (1, 2)` for `k = 1 OR k = 2`, where it becomes a list of ours and nothing beside it binds tighter than its ORs."""
     text, start, end = chain.string, chain.start(), chain.end()
     if not _BEFORE_OR.search(text, max(0, start - 20), start) or not _AFTER_OR.match(text, end):
         return chain[0]
-    return f"{chain[1]} IN ({', '.join(_CHAINED.findall(chain[0][len(chain[1]) :]))})"
+    listed = f"{chain[1]} IN ({', '.join(_CHAINED.findall(chain[0][len(chain[1]) :]))})"
+    found = _LIST.fullmatch(listed)
+    return chain[0] if found is None or _list_of(found, schema, 0) is None else listed
 
 
 def _list_of(match: re.Match[str], schema: pa.Schema, number: int) -> ValueList | None:

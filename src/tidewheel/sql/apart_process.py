@@ -24,6 +24,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidewheel.env.without_pandas import let_in
 from tidewheel.env.workers import IDLE, READY, EndedError, Line
 from tidewheel.errors import LimitError, TidewheelError
 from tidewheel.model.schema import TableSpec
@@ -38,6 +39,8 @@ from tidewheel.sql.statement import parsed
 _LINUX = sys.platform == "linux"
 _ABOVE = 192 << 20
 """Bytes that may be reserved besides one and a half times the memory of the work: reserved is not used yet."""
+_KEPT = 128 << 20
+"""Bytes that may stay reserved from one work to the next: they are taken from the limit of what comes."""
 _DEEPEST = 4_000
 """Levels of a condition that can be handed on."""
 _EVALUATOR = Path("·")
@@ -72,7 +75,7 @@ class _Process:
             if kind == apart.JOB:
                 self._stopped, self._go = False, SimpleQueue()
                 self.busy.set()
-                threading.Thread(target=self._work, args=(pickle.loads(data),), daemon=True).start()
+                threading.Thread(target=self._work, args=(_loaded(data),), daemon=True).start()
             elif kind == apart.GO:
                 self._go.put(True)
             elif kind == apart.STOP:
@@ -105,7 +108,8 @@ class _Process:
         self._answers.clear()
         data = pickle.dumps(last[1])
         self.busy.clear()
-        self._send(last[0], data=data)
+        used_up = job["memory"] is not None and _reserved() > _BASE + _KEPT
+        self._send(last[0], apart.USED_UP if used_up else 0, data)
 
     def _parse(self, job: dict[str, Any]) -> Any:
         return parsed(job["text"], job["original"])
@@ -188,6 +192,14 @@ class _Lent:
         self._database.give_back(self._session, self._root, kind is None)
 
 
+def _loaded(data: Any) -> Any:
+    try:
+        return pickle.loads(data)
+    except ModuleNotFoundError:  # a parameter that is a value of pandas
+        let_in()
+        return pickle.loads(data)
+
+
 def _tables(job: dict[str, Any]) -> dict[str, Any]:
     return {name: _Table(*about) for name, about in job.get("tables", {}).items()}
 
@@ -244,7 +256,3 @@ def main() -> None:
     with suppress(EndedError):
         _Process(Line(socket.socket(fileno=int(sys.argv[1])))).listen()
     os._exit(0)  # at once: whatever still runs, nobody waits for it
-
-
-if __name__ == "__main__":
-    main()

@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidewheel.index.version import Version
 from tidewheel.model.pieces import KMAX, KMIN, ROWS, TMAX, TMIN
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import DATE_UNITS
-from tidewheel.read.pinned import split
 from tidewheel.read.result import Result
+
+if TYPE_CHECKING:
+    from tidewheel.index.version import Version
 
 NAME = "·summary"
 """What the rows that stand for a table are called in a statement. No table can be called so."""
@@ -89,6 +90,8 @@ def standing_for(
     version: Version, spec: TableSpec, names: tuple[str, ...], ask: Callable[[Version, Query], Result]
 ) -> tuple[pa.Table, int] | None:
     """Rows with the least and greatest values of some columns, and how many rows the table has; None if chunks do not know that."""
+    from tidewheel.read.pinned import split  # here: a process that only parses needs none of its kernels, which take long to load
+
     columns = [_column(name, spec) for name in names]
     if None in columns:
         return None
