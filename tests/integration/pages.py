@@ -1,20 +1,25 @@
 """Runs the examples of a page, one after the other, as somebody would who reads it from top to bottom.
 
-    python -m tests.integration.pages PAGE [OLD=NEW …]      in the folder where the reader is
+    python -m tests.integration.pages PAGE      in the folder where the reader is
 
 Blocks of ```python share one interpreter, blocks of ```sh are typed into a shell beside it; ```text is what they print. What a page
 takes for granted stands before its first example as `<!-- given … -->`, in Python. An example that nobody can run here has a comment
-above it that says why: `<!-- not run: … -->`. OLD=NEW exchanges names that the page makes up, as that of a broker.
+above it that says why: `<!-- not run: … -->`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.integration.typed import shell
+from tidewheel import seat
 
 _BLOCK = re.compile(
     r"^<!-- given\n(?P<given>.*?)^-->$|^(?P<not_run><!-- not run: .*? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -39,20 +44,44 @@ def blocks(page: str) -> Iterator[Block]:
             yield Block(found["kind"], found["text"], line)
 
 
-def main(page: Path, names: dict[str, str]) -> None:
-    """Raises what the first example raises that fails."""
+def read_here(page: Path, folder: Path, change: Callable[[str], str]) -> str:
+    """Type the examples of a page, in this process: its Python here, its `tidewheel` answered here as well. Returns what was printed.
+
+    `change` is made to the text of each example before.
+    """
+    with (folder.parent / "printed").open("w+") as out:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            with redirect_stdout(out):
+                main(page, change, lambda text: shell(text, folder, out))
+        except BaseException as e:
+            e.add_note((folder.parent / "printed").read_text())
+            raise
+        finally:
+            os.chdir(before)
+            seat._leave_all()  # as when a reader ends Python: some pages leave their warehouse open
+        out.seek(0)
+        return out.read()
+
+
+def main(page: Path, change: Callable[[str], str], typed: Callable[[str], None]) -> None:
+    """Raises what the first example raises that fails. `typed` runs lines of a shell."""
     space: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page.read_text()):
-        text = block.text
-        for old, new in names.items():
-            text = text.replace(old, new)
+        text = change(block.text)
         print(f"--- {page.name}:{block.line}", flush=True)
         if block.kind == "sh":
-            subprocess.run(["bash", "-euo", "pipefail", "-c", text], check=True)
+            typed(text)
         else:
             # lines of a traceback are those of the page
             exec(compile("\n" * block.line + text, str(page), "exec"), space)
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), dict(name.split("=", 1) for name in sys.argv[2:]))
+    main(
+        Path(sys.argv[1]),
+        str,
+        lambda text: subprocess.run(["bash", "-euo", "pipefail", "-c", text], check=True),
+    )

@@ -1,8 +1,18 @@
-"""A Spark session for the tests of one file."""
+"""The one Spark session of a test process. It is never stopped: the first job of a session waits for a dozen processes to start, the later
+ones for none."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -12,9 +22,51 @@ from pyspark.sql import SparkSession
 
 import tidewheel.spark as tws
 
+SETTINGS = {
+    "spark.driver.memory": "1g",  # as docs/spark.md asks for
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.timeType.enabled": "true",
+}
+
+
+@cache
+def _java_s_folder() -> Path:
+    made = Path(tempfile.mkdtemp(prefix="tidewheel-spark-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def absolute(text: str, folder: Path) -> str:
+    """Lines of Python in which paths, as the pages write them, begin in this folder."""
+    return re.sub(r'"((?:data|checkpoints)/[^" ]*|copy)"', lambda found: f'"{folder}/{found[1]}"', text)
+
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = tws.session("local[2]", **{"spark.sql.shuffle.partitions": "2", "spark.sql.timeType.enabled": "true"})
+    before = os.getcwd()
+    os.chdir(_java_s_folder())
+    try:
+        session = tws.session("local[2]", **SETTINGS)
+    finally:
+        os.chdir(before)
     yield session
-    session.stop()
+    left = [str(query.name or query.id) for query in session.streams.active]
+    for query in session.streams.active:
+        query.stop()
+    assert not left, f"streams left running: {left}"
+
+
+@contextmanager
+def lent(session: SparkSession) -> Iterator[None]:
+    """For pages, examples and commands that believe the session to be theirs: they get it, may change it, and end it in vain.
+
+    Its Java runs in another folder than they do, so paths that they give to Spark have to be absolute (`absolute`).
+    """
+    before = session.conf.getAll
+    with mock.patch.object(SparkSession, "stop"):
+        yield
+    assert not session.streams.active
+    assert not (astray := os.listdir(_java_s_folder())), astray
+    for name, value in session.conf.getAll.items():
+        if before.get(name) != value and session.conf.isModifiable(name):
+            session.conf.set(name, before[name]) if name in before else session.conf.unset(name)

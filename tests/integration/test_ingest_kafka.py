@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ import tidewheel.spark as tws
 from tests.conftest import SOAK
 from tests.integration.spark_session import spark  # noqa: F401
 from tests.integration.test_docs import read
+from tests.integration.test_examples import run_here
 from tests.servers.kafka import JARS, Broker
 from tidewheel.errors import InputError, NotFoundError, SchemaError, SparkError
 from tidewheel.spark import java
@@ -200,18 +199,17 @@ def test_a_table_is_made_from_the_first_messages_or_it_is_said_why_not(spark: Sp
             tws.ingest(spark, f"kafka://{broker.address}/rides", tmp_path / "odd", name=name)
 
 
-def test_the_example(broker: Broker, tmp_path: Path) -> None:
+def test_the_example(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
     broker.create("example", 1)
     broker.send("example", [b'{"plate": %d, "ts": "2026-01-05T08:00:0%dZ", "speed": 50}' % (i, i) for i in range(5)] + [b"{"])
     example = Path(__file__).parents[2] / "examples" / "kafka_stream.py"
-    done = subprocess.run([sys.executable, str(example), broker.address, "example", "5"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith("5 rows, 1 rejected, newest: [{'plate': 4, 'speed': 50")
+    out = run_here(example, tmp_path, lambda: spark, broker.address, "example", "5")
+    assert out.splitlines()[-1].startswith("5 rows, 1 rejected, newest: [{'plate': 4, 'speed': 50")
 
 
-def test_the_page(broker: Broker, tmp_path: Path) -> None:
+def test_the_page(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
     """docs/kafka.md, with a broker that is there."""
     broker.create("page", 2)
     broker.send("page", [ride(i) for i in range(1, 2000)])
-    out = read("kafka", tmp_path, f"broker:9092={broker.address}", "/rides=/page")
+    out = read("kafka", tmp_path, lambda: spark, {"broker:9092": broker.address, "/rides": "/page"})
     assert "page/" in out and "Done: 1,995 rows in 1 batch, 4 records rejected." in out, out
