@@ -15,7 +15,7 @@ JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Insta
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak clean
+.PHONY: help setup demo quick test lint bench soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,14 @@ setup: $(WARM)  ## make .venv, install Tidewheel and Spark in it, compile and ca
 demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse while another process queries it
 	@$(PY) -m tidewheel.surfaces.cli demo
 
-test: lint  ## set up, lint, then the tests
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Files stay together, those with Spark in one worker, the longest first: tests/conftest.py.
+PYTEST  := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+quick: setup  ## two minutes: the unit and property tests, without Java
+	@$(PYTEST) tests/unit tests/property tests/compat tests/conformance
+
+test: lint  ## set up, lint, then all tests, the campaigns in their short form
+	@$(PYTEST)
 
 lint: setup  ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check .
@@ -37,9 +43,8 @@ lint: setup  ## ruff, mypy and the import contracts
 bench: setup  ## the benchmarks, on the data sets in DATA=folder
 	@$(PY) -m benchmarks --data $(DATA)
 
-soak: setup  ## the property tests with twenty times as many examples, hundreds of kills, ten minutes at full speed, a million messages
-	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/property tests/crash -n 2 --dist loadfile --timeout 0
-	@TIDEWHEEL_SOAK=1 $(PY) -m pytest tests/integration/test_ingest_kafka.py --timeout 0
+soak: setup  ## hours: all tests, the campaigns in their long form
+	@TIDEWHEEL_SOAK=1 $(PYTEST) --timeout 0
 
 clean:  ## remove caches and build results (.venv stays: delete the folder to start over)
 	@rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(WARM)

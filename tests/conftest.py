@@ -1,4 +1,4 @@
-"""For all tests: Hypothesis profiles, and no test may leave threads or open warehouses behind."""
+"""For all tests: Hypothesis profiles, no test may leave threads or open warehouses behind, and how two workers share the files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
@@ -23,6 +25,37 @@ if not SOAK:
 settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal)
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=20 * settings.get_profile("ci").max_examples)
 settings.load_profile("soak" if SOAK else "ci")
+
+
+HERE = Path(__file__).parent
+SPARK_FILES = {
+    str(f.relative_to(HERE.parent)) for f in HERE.rglob("test_*.py") if "tests.integration.spark_session import" in f.read_text()
+}
+"""They share one session, which belongs to a process: one worker has all of them, and no other starts a Java for them."""
+
+LONGEST = ("test_stream_campaign", "test_spark_session", "test_faults", "test_corruption", "test_demo", "test_kill", "test_sql_conformance")
+"""Begun before the others, so that the two workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        if item.nodeid.partition("::")[0] in SPARK_FILES:
+            return -1
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "Spark" if file in SPARK_FILES else file
+
+    return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def examples(n: int) -> int:

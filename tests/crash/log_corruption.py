@@ -22,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 import tidewheel as tw
-from tests.crash.corruption import Campaign, ways
+from tests.conftest import SOAK
+from tests.crash.corruption import STEP, Campaign, ways
 from tidewheel.env.files import LocalFiles
 from tidewheel.model.records import TableRecord
 from tidewheel.testing.abandon import abandon
@@ -204,7 +205,7 @@ class LogCampaign(Campaign):
 
 
 def small(folder: Path, seed: int) -> None:
-    """Every byte of three small logs; every byte of the first through the front door."""
+    """Every byte of three small logs; every byte of the first through the front door. If this is no soak, every third, and a few."""
     rng = random.Random(seed)
     root = left_behind(folder, "small")
     campaign = Campaign(folder)
@@ -214,7 +215,7 @@ def small(folder: Path, seed: int) -> None:
         one.outcomes, one.wrong, target = campaign.outcomes, campaign.wrong, one.target
         whole = b"".join(target.segments.values())
         borders = target.borders()
-        for at in range(target.size):
+        for at in range(seed % STEP, target.size, STEP):
             for by, first in ways(at):
                 content = target.changed(at, bytes([whole[at] ^ by]))
                 what = f"{name}: byte {at} of {target.size} ^ {by:#x}"
@@ -222,7 +223,7 @@ def small(folder: Path, seed: int) -> None:
                 if first:
                     one.parts(f"{what}, skipped", lambda c=content, t=target: t.read(c, skip=True))
                     one.beginning(f"{what}, after a restart", lambda c=content, t=target: t.read(c, boot="another"), silent=False)
-                    if name == "plain" or rng.random() < 0.03:
+                    if (name == "plain" and (SOAK or rng.random() < 0.3)) or rng.random() < 0.03:
                         opened += 1
                         one.whole(f"{what}, opened", lambda c=content, t=target: t.open(c))
             cut = target.cut(at)
@@ -246,7 +247,7 @@ def large(folder: Path, seed: int) -> None:
         segments += len(target.segments)
         whole = b"".join(target.segments.values())
         borders = target.borders()
-        for number in range(120):
+        for number in range(120 if SOAK else 60):
             at = rng.randrange(target.size)
             length = rng.choice([1, 1, 1, 8, 512])
             content = bytes(b ^ rng.randrange(1, 256) for b in whole[at : at + length])

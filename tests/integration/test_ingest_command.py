@@ -9,7 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
 import tidewheel as tw
+from tests.integration.spark_session import lent, spark  # noqa: F401
+from tidewheel.surfaces import cli
 
 PATIENCE = 120.0
 
@@ -64,7 +69,15 @@ def rows_in(root: Path) -> int:
         return wh.table("taxi").rows if "taxi" in wh.tables() else 0
 
 
-def test_it_runs_until_ctrl_c_and_goes_on(tmp_path: Path) -> None:
+def here(session: SparkSession, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """A command that ends by itself, in this process and with its Spark: the exit code, and what was printed."""
+    with lent(session):
+        code = cli.main(arguments)
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def test_it_runs_until_ctrl_c_and_goes_on(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     root, incoming = tmp_path / "wh", tmp_path / "in"
     incoming.mkdir()
     with tw.open(root):  # so that no owner outlives the test
@@ -89,20 +102,20 @@ def test_it_runs_until_ctrl_c_and_goes_on(tmp_path: Path) -> None:
         assert "WARN" not in first.said and "Traceback" not in first.said
 
         (incoming / "b.jsonl").write_text("".join(ride(i) for i in range(10, 15)))
-        second = Command(["ingest", "taxi", "-w", "wh", "--from", "in", "--once"], tmp_path)
-        assert second.wait() == 0, second.said
-        assert second.said.splitlines()[-1] == "Done: 5 rows in 1 batch."
+        code, said = here(spark, ["ingest", "taxi", "-w", str(root), "--from", str(incoming), "--once"], capsys)
+        assert code == 0 and said.splitlines()[-1] == "Done: 5 rows in 1 batch.", said
         assert rows_in(root) == 15
 
 
-def test_an_error_names_the_log(tmp_path: Path) -> None:
+def test_an_error_names_the_log(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     (tmp_path / "in").mkdir()
     with tw.open(tmp_path / "wh"):
         options = ["--option", "maxFilesPerTrigger=no", "--once"]
         (tmp_path / "in" / "a.jsonl").write_text(ride(1))
-        failing = Command(["ingest", "taxi", "-w", "wh", "--from", "in", "--time", "ts", "--key", "plate", *options], tmp_path)
-        assert failing.wait() == 1, failing.said
-        last = failing.said.splitlines()[-1]
+        places = ["-w", str(tmp_path / "wh"), "--from", str(tmp_path / "in")]
+        code, said = here(spark, ["ingest", "taxi", *places, "--time", "ts", "--key", "plate", *options], capsys)
+        assert code == 1, said
+        last = said.splitlines()[-1]
         assert (
             last.startswith("tidewheel: the stream ended: Invalid value 'no' for option 'maxFilesPerTrigger'") and "Spark's log: " in last
         )

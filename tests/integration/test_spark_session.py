@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import tidewheel as tw
 import tidewheel.spark as tws
+from tests.conftest import SOAK
 from tidewheel.errors import InputError, SparkError
 from tidewheel.spark import java, launch
 from tidewheel.spark.jars import SETTING, resolve
@@ -221,6 +222,66 @@ def test_spark_submit_knows_the_format(taxi: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["rows 2", "True None"], done.stderr
 
 
+FOREIGN = """
+import os, sys
+import tidewheel.spark as tws
+from pyspark.sql import SparkSession
+from tidewheel.errors import SparkError
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+assert spark.sparkContext.pythonExec == "python3"
+try:
+    spark.read.format("tidewheel").load(sys.argv[1])
+except Exception as e:
+    print("not found", "DATA_SOURCE_NOT_FOUND" in str(e))
+os.environ["PYSPARK_PYTHON"] = spark.sparkContext.pythonExec = sys.argv[2]
+try:
+    tws.register(spark)
+except SparkError as e:
+    print(e)
+del os.environ["PYSPARK_PYTHON"]
+spark.sparkContext.pythonExec = "python3"
+tws.register(spark)
+taxi = spark.read.format("tidewheel").load(sys.argv[1])
+print("rows", taxi.where("plate > 1").count())
+taxi.write.format("tidewheel").mode("append").save(sys.argv[1])
+print("rows", taxi.count())
+def sentence(work):
+    try:
+        work()
+    except Exception as e:
+        print(str(e).splitlines()[0])
+sentence(lambda: spark.read.format("tidewheel").load(sys.argv[1] + "_").count())
+sentence(lambda: spark.read.format("tidewheel").option("partition", "3").load(sys.argv[1]).count())
+sentence(lambda: spark.read.format("tidewheel").schema("plates long").load(sys.argv[1]).count())
+sentence(lambda: taxi.selectExpr("nullif(plate, 2) AS plate", "ts").write.format("tidewheel").mode("append").save(sys.argv[1]))
+spark.stop()
+"""
+
+
+def test_a_session_whose_workers_would_run_another_python(taxi: Path, tmp_path: Path) -> None:
+    """As in a terminal where the virtual environment was not activated: the first `python3` there is one without Tidewheel."""
+    (tmp_path / "bin").mkdir()
+    other = tmp_path / "bin" / "python3"
+    packages = Path(pa.__file__).parents[1]  # without the links that an editable install leaves there
+    other.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.base_prefix}/bin/python3 -S "$@"\n')
+    other.chmod(0o755)
+    environment = plain(tmp_path) | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH"):
+        environment.pop(name, None)
+    command = [sys.executable, "-c", FOREIGN, str(taxi), str(other)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "not found True"
+    assert lines[1] == (
+        f"the workers of this session would run {other}, because PYSPARK_PYTHON says so, and that Python has no Tidewheel: "
+        f"set PYSPARK_PYTHON={sys.executable} before the session is made, or leave it unset"
+    )
+    assert lines[2:4] == ["rows 2", "rows 6"]
+    print(done.stdout)
+
+
+@pytest.mark.skipif(not SOAK, reason="in the soak: what spark-submit does, with a prompt")
 def test_the_pyspark_shell_knows_the_format(taxi: Path, tmp_path: Path) -> None:
     environment = plain(tmp_path) | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON_OPTS": "-i"}
     typed = f'print("rows", spark.read.format("tidewheel").load({str(taxi)!r}).where("plate > 1").count())\n'
