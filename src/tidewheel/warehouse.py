@@ -46,9 +46,12 @@ class Warehouse:
         return self._seat.engine()
 
     def create_table(
-        self, name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str = "1 hour", if_exists: str = "error"
+        self, name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str | None = None, if_exists: str = "error"
     ) -> Table:
-        """Create a table: an Arrow schema, a time column and a key. With `if_exists="open"`, open it if it is there and the same."""
+        """Create a table: an Arrow schema, a time column and a key. With `if_exists="open"`, open it if it is there and the same.
+
+        `partition`: "15 minutes", "1 hour" (the default; a day where times are days), "7 days", "1 month", "1 year".
+        """
         return Table(self._seat, self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
 
     def table(self, name: str) -> Table:

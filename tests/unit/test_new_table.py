@@ -311,7 +311,7 @@ def test_nothing_that_a_terminal_would_obey_is_printed(tmp_path: Path, capsys: p
         (["--from", "{tmp}/some.csv", "--column", "sped:float", "--key", "plate"], 1, "has no column 'sped'. Did you mean 'speed'?"),
         (["--from", "{tmp}/some.csv", "--time", "tz", "--key", "plate"], 1, "has no column 'tz'. Did you mean 'ts'?"),
         (["--from", "{tmp}/some.csv", "--key", "plat"], 1, "Did you mean 'plate'?"),
-        (["--from", "{tmp}/some.csv", "--key", "plate", "--partition", "soon"], 1, "a duration looks like"),
+        (["--from", "{tmp}/some.csv", "--key", "plate", "--partition", "soon"], 1, "a partition looks like"),
         (["--from", "{tmp}/some.csv", "--descriptor", "x"], 1, "not from both"),
         (["--descriptor", "{tmp}/some.csv"], 1, "is not TOML"),
         (["--descriptor", "{tmp}/some.parquet"], 1, "it is no text"),

@@ -155,7 +155,7 @@ def test_both_schemas_side_by_side() -> None:
         "    ts: timestamp   ts: timestamp",
         "  ≠ k: bigint       k: string",
         "    v: double       v: double",
-        "  ≠ name: string    (missing)",
+        "    name: string",
         "  ≠ (missing)       extra: int",
     ]
 

@@ -15,6 +15,7 @@ from tidewheel.care.stored import Finding, StoredChunk
 from tidewheel.chunk.format import GENERATIONS, Array, code_columns, zoned_columns
 from tidewheel.model.coders import key_coder
 from tidewheel.model.codes import Codes, FloatCoder, IntegerCoder, fixed, integer_codes
+from tidewheel.model.partitions import rows_by_start
 from tidewheel.model.times import INT64_MIN
 
 _BINS = 1 << 16
@@ -142,26 +143,12 @@ def _region(chunk: StoredChunk, codes: Codes, times: Codes) -> Iterator[Finding]
 
 
 def _partitions(chunk: StoredChunk, times: Codes) -> Iterator[Finding]:
-    found, known = _partition_rows(times, chunk.spec.partition_width), dict(chunk.record.partitions)
+    found, known = rows_by_start(chunk.spec.partitions, times), dict(chunk.record.partitions)
     wrong = [p for p in {*found, *known} if found.get(p) != known.get(p)]
     if wrong:
         p = min(wrong)
         said = f"it has {found.get(p, 0):,} rows in the partition from {chunk.spec.time.show(p)} on, the catalog says {known.get(p, 0):,}"
         yield Finding("partitions", said if len(wrong) == 1 else f"{said}; {len(wrong) - 1:,} more partitions are wrong")
-
-
-def _partition_rows(times: Codes, width: int) -> dict[int, int]:
-    """Rows by the start of their partition."""
-    numbers = times // width
-    first, last = int(numbers.min()), int(numbers.max())
-    if last - first < _BINS:
-        counts = np.bincount(numbers - first)
-        at = np.flatnonzero(counts)
-        pairs = zip((at + first).tolist(), counts[at].tolist(), strict=True)
-    else:
-        values, counts = np.unique(numbers, return_counts=True)
-        pairs = zip(values.tolist(), counts.tolist(), strict=True)
-    return {max(number * width, INT64_MIN): rows for number, rows in pairs}
 
 
 def _generations(chunk: StoredChunk) -> Iterator[Finding]:

@@ -107,12 +107,13 @@ class Shape:
         from tidewheel.model.kernels import column_slots
 
         capsule = batch.__arrow_c_array__()[1]
-        astray = column_slots(_pointer(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
+        astray = column_slots(address_of(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
         if astray >= 0:  # what Arrow's own validation does not look at
             name = batch.schema.field(astray).name
             raise BadRowsError(f"column {name!r} is not valid Arrow data: it starts before its buffers; nothing was inserted", column=name)
 
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_ssize_t
-_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+address_of = ctypes.pythonapi.PyCapsule_GetPointer
+"""The address that a capsule of this name holds."""
+address_of.restype = ctypes.c_ssize_t
+address_of.argtypes = (ctypes.py_object, ctypes.c_char_p)

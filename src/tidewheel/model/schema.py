@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_wide_dictionaries
-from tidewheel.model.times import DATE_UNITS, TimeAxis, parse_duration
+from tidewheel.model.partitions import Partitions, partitions_of
+from tidewheel.model.times import DATE_UNITS, TimeAxis
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -102,9 +103,9 @@ class TableSpec:
     field_ids: tuple[int, ...]
 
     @property
-    def partition_width(self) -> int:
-        """The width of a partition in units of the time column."""
-        return self.time.width_of(parse_duration(self.partition))
+    def partitions(self) -> Partitions:
+        """How `partition` divides the table's time."""
+        return partitions_of(self.partition, self.time)
 
     @property
     def direct_key(self) -> int:
@@ -148,8 +149,11 @@ def spec_from_layout(name: str, schema: pa.Schema, layout: str, partition: str, 
     return TableSpec(name, schema, TimeAxis(data["time"]["column"], data["time"]["unit"]), rule, partition, field_ids)
 
 
-def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str = "1 hour") -> TableSpec:
-    """Check a table definition, or say what is wrong with it and what to do."""
+def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str | None = None) -> TableSpec:
+    """Check a table definition, or say what is wrong with it and what to do.
+
+    Partitions are of an hour, unless it says otherwise; of a day, where times are days.
+    """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise SchemaError(f"a table's name is made of letters, digits and _, and starts with a letter, not {name!r}")
     schema = as_schema(schema)
@@ -161,9 +165,10 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
         raise SchemaError(f"key of table {name!r} is a column name, tw.zorder(...) or tw.ip(...), not {key!r}")
     for column in rule.columns:
         _check_key_column(name, schema, column, rule)
+    if partition is None:
+        partition = "1 day" if pa.types.is_date(schema.field(axis.column).type) else "1 hour"
     try:
-        if axis.width_of(parse_duration(partition)) < 1:
-            raise SchemaError(f"partition={partition!r} of table {name!r} is shorter than one unit of {axis.column!r}")
+        partitions_of(partition, axis)
     except ValueError as e:
         raise SchemaError(f"partition of table {name!r}: {e}") from None
     return TableSpec(name, schema, axis, rule, partition, tuple(range(1, len(schema) + 1)))

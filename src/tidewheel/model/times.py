@@ -21,6 +21,7 @@ _WORDS = {
     "h": 3600 * 10**9, "hour": 3600 * 10**9, "d": 86_400 * 10**9, "day": 86_400 * 10**9, "week": 7 * 86_400 * 10**9,
     "w": 7 * 86_400 * 10**9,
 }  # fmt: skip
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zA-Z]+)\s*")
 
 DATE_UNITS: dict[pa.DataType, str] = {pa.date32(): "day", pa.date64(): "ms"}
@@ -35,6 +36,13 @@ def parse_duration(text: str) -> int:
         if word in _WORDS and int(match[1]) > 0:
             return int(match[1]) * _WORDS[word]
     raise ValueError(f"a duration looks like '1 hour', '15 minutes', '30 s' or '7 days', not {text!r}")
+
+
+def parse_months(text: str) -> int | None:
+    """'1 month', '3 months', '1 year' as months; None for anything else."""
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    months = _MONTHS.get(match[2].lower().removesuffix("s"), 0) if match else 0
+    return int(match[1]) * months or None if match else None
 
 
 @dataclass(frozen=True, slots=True)

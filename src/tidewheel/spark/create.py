@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tidewheel.errors import NotFoundError
@@ -30,8 +29,7 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
             ) from None
         columns = arrow_schema(StructType([f for f in schema if not hidden or f.name not in HIDDEN]))
         time, key = time_of(options["time"]), key_of(options["key"])
-        days = isinstance(time, str) and time in columns.names and pa.types.is_date(columns.field(time).type)
-        wanted = make_spec(place.table, columns, time=time, key=key, partition=options.get("partition", "1 day" if days else "1 hour"))
+        wanted = make_spec(place.table, columns, time=time, key=key, partition=options.get("partition"))
         spec = connections.create(place, wanted)
         made = True
     check_written(spec, schema, hidden)

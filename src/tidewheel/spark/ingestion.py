@@ -47,7 +47,7 @@ class Request:
     """The folder of the warehouse, then the table's name."""
     time: str | Epoch | None = None
     key: str | KeyRule | None = None
-    partition: str = "1 hour"
+    partition: str | None = None
     meta: Sequence[str] = ()
     start: str = "earliest"
     trigger: str | None = None
@@ -95,7 +95,7 @@ def ingest(
     *,
     time: str | Epoch | None = None,
     key: str | KeyRule | None = None,
-    partition: str = "1 hour",
+    partition: str | None = None,
     meta: Sequence[str] = (),
     start: str = "earliest",
     trigger: str | None = None,

@@ -213,12 +213,14 @@ def _nullable(type_: st.DataType) -> st.DataType:
 
 
 def check_written(spec: TableSpec, schema: st.StructType, hidden: bool = False) -> None:
-    """A DataFrame's schema against its table's, before the first row: same columns, and types whose values can be kept.
+    """A DataFrame's schema against its table's, before the first row: no other columns, and types whose values can be kept. Columns that
+    it does not have are null, if they may be.
 
     `hidden`: it may have the columns that carry dead letters.
     """
     given = st.StructType([f for f in schema if not hidden or f.name not in HIDDEN])
-    wrong = set(spec.schema.names) ^ set(given.names)
+    required = {spec.time.column, *spec.key.columns, *(f.name for f in spec.schema if not f.nullable)}
+    wrong = (set(given.names) - set(spec.schema.names)) | (required - set(given.names))
     for field in given:
         if field.name not in wrong and not _fits(field, spec):
             wrong.add(field.name)
@@ -312,4 +314,4 @@ def _side_by_side(left: str, mine: dict[str, str], right: str, theirs: dict[str,
         here, there = (f"{name}: {side[name]}" if name in side else missing for side in (mine, theirs))
         rows.append((here, there, "≠" if name in wrong else " "))
     width = max(len(here) for here, _, _ in rows)
-    return "\n".join(f"  {mark} {here:{width}}   {there}" for here, there, mark in rows)
+    return "\n".join(f"  {mark} {here:{width}}   {there}".rstrip() for here, there, mark in rows)

@@ -50,7 +50,7 @@ class _Layout:
         partition = self._options.get("partition")
         time, key = self._time(schema), self._key()
         try:
-            return make_spec(self._create.table.name, schema, time=time, key=key, partition=partition.name if partition else "1 hour")
+            return make_spec(self._create.table.name, schema, time=time, key=key, partition=partition.name if partition else None)
         except SchemaError as e:
             raise SchemaError(pointed(str(e), self._create.text, self._create.table.place)) from None
 

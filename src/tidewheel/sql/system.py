@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, NotFoundError, QueryError
 from tidewheel.model.delivery import Pin
+from tidewheel.model.partitions import interval
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
@@ -122,7 +123,8 @@ def _partitions(engine: Engine) -> Rows:
             counted[1] += 1
     for (name, start), (rows, chunks) in sorted(found.items()):
         spec = specs[name]
-        yield name, _moment(spec.time, start), _moment(spec.time, start + spec.partition_width), rows, chunks
+        lo, hi = interval(spec.partitions, start)
+        yield name, _moment(spec.time, lo), _moment(spec.time, hi), rows, chunks
 
 
 def _servers(engine: Engine) -> Rows:

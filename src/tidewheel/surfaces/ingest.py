@@ -53,7 +53,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     table = parser.add_argument_group("a new table")
     table.add_argument("--time", metavar="COLUMN", help="its time column; for whole numbers that stay such with their unit: 'seen ms'")
     table.add_argument("--key", metavar="COLUMN", help="its key: a column, 'ip(src)', or 'zorder(lon, lat, 115, 39, 118, 41)'")
-    table.add_argument("--partition", default="1 hour", metavar="WIDTH", help="the width of its partitions (default: 1 hour)")
+    table.add_argument("--partition", metavar="WIDTH", help="as in '1 month' (default: 1 hour; 1 day if times are days)")
     records = parser.add_argument_group("records")
     records.add_argument("--payload", metavar="FORMAT", help="json (default), csv, avro, confluent-avro or arrow; files: by their names")
     records.add_argument(

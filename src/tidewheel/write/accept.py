@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
-from tidewheel.model.pieces import OTHER, Shape
+from tidewheel.model.pieces import Shape
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.write.arrow_input import MOST_ROWS, Columns, by_name, to_batches
 from tidewheel.write.casts import NeverFits, fit
-from tidewheel.write.soundness import as_bytes, is_sound, readable
+from tidewheel.write.soundness import Look, as_bytes, readable
 
 Refuse = Callable[[pa.RecordBatch], "tuple[np.ndarray[Any, Any], str] | None"]
 
@@ -86,7 +86,7 @@ class Acceptor:
         }  # fmt: skip
         # (column, whether its null count tells all: nulls may hide in a dictionary's values)
         self._checks = tuple((i, _plain(spec.schema.field(i).type)) for i in self._required)
-        self._unknown = tuple(i for i, kind in enumerate(self._shape.kinds) if kind == OTHER)
+        self._look = Look(spec.schema)
 
     def accept(self, data: Any, on_bad: str = "error") -> Accepted:
         """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart.
@@ -144,7 +144,7 @@ class Acceptor:
         """Whether a batch from outside can be taken as it is: nothing of it is read before it is known to be sound."""
         if not 0 < batch.num_rows <= self._most_rows or not batch.schema.equals(self._schema, True):
             return False
-        return is_sound(batch, self._unknown) and self._has_values(batch)
+        return self._look.is_sound(batch) and self._has_values(batch)
 
     def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
         """The same for a sound batch."""

@@ -22,6 +22,7 @@ from tidewheel.index.template import Template, coarser, leaves_for
 from tidewheel.index.tree import TreeView
 from tidewheel.model.arrays import take, unified
 from tidewheel.model.codes import Codes, integer_codes
+from tidewheel.model.partitions import Partitions, Widths, rows_by_start
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.model.times import INT64_MIN
 from tidewheel.write import kernels as k
@@ -264,17 +265,14 @@ def _arrow_column(plan: _Plan, runs: list[Run], c: int) -> pa.Array:
     return take(whole, order)
 
 
-def partitions(arranged: Arranged, width: int) -> tuple[tuple[int, int], ...]:
+def partitions(arranged: Arranged, divided: Partitions) -> tuple[tuple[int, int], ...]:
     """(start of the partition, rows) of every partition a chunk has rows in."""
     zones = arranged.leaves.zones
-    first, last = int(zones[2].min()) // width, int(zones[3].max()) // width
+    first, last = divided.number(int(zones[2].min())), divided.number(int(zones[3].max()))
     if first == last:
-        found = [(first, len(arranged.times))]
-    elif last - first < 65536:
+        return ((max(divided.start(first), INT64_MIN), len(arranged.times)),)
+    if isinstance(divided, Widths) and last - first < 65536:
         counts = np.zeros(last - first + 1, np.int64)
-        k.partition_counts(arranged.times, arranged.leaves.starts, first, width, counts)
-        found = [(first + int(i), int(counts[i])) for i in np.flatnonzero(counts)]
-    else:
-        numbers, rows = np.unique(arranged.times // width, return_counts=True)
-        found = [(int(p), int(n)) for p, n in zip(numbers, rows, strict=True)]
-    return tuple((max(p * width, INT64_MIN), n) for p, n in found)
+        k.partition_counts(arranged.times, arranged.leaves.starts, first, divided.width, counts)
+        return tuple((max(divided.start(first + int(i)), INT64_MIN), int(counts[i])) for i in np.flatnonzero(counts))
+    return tuple(rows_by_start(divided, arranged.times).items())

@@ -24,7 +24,7 @@ def make_chunk(
     while True:
         with arranger.arrange(view, template, shape, zoned_columns(spec)) as arranged:
             if learned or fits(arranged, template.coder):
-                counts = partitions(arranged, spec.partition_width)
+                counts = partitions(arranged, spec.partitions)
                 origin = Origin(tree.server, tree.late, template.coder.prefix)
                 return write_chunk(files, table, arranged, counts, origin), template
         template, learned = fitting_template(view, template, coders, arranger.leaf_rows), True

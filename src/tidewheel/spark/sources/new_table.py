@@ -35,7 +35,7 @@ def define(
     *,
     time: str | Epoch | None,
     key: str | KeyRule | None,
-    partition: str,
+    partition: str | None,
     time_format: str,
 ) -> NewTable:
     """A table for records like these. SchemaError says what is missing."""

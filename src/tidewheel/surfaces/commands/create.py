@@ -50,7 +50,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
         help="its time; for whole numbers that stay such with their unit: 'seen ms' (default: the column of times)",
     )
     table.add_argument("--key", metavar="COLUMN", help="its key: a column, 'ip(src)', or 'zorder(lon, lat, 115, 39, 118, 41)'")
-    table.add_argument("--partition", metavar="WIDTH", help="the width of its partitions (default: 1 hour; 1 day if times are days)")
+    table.add_argument("--partition", metavar="WIDTH", help="as in '1 month' (default: 1 hour; 1 day if times are days)")
     table.add_argument(
         "--if-exists", choices=("error", "open"), default="error", help="if it is there: an error (default), or fine if it is the same"
     )

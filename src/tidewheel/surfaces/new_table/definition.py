@@ -43,7 +43,7 @@ def from_sample(wishes: Wishes, sample: Sample, types: Mapping[str, pa.DataType]
         raise SchemaError(_missing(column, schema.names, sample.source))
     new = define(
         wishes.name, replace(sample, schema=schema), {}, time=time, key=key_of(wishes.key),
-        partition=_partition(wishes, schema, column), time_format=wishes.time_format,
+        partition=wishes.partition, time_format=wishes.time_format,
     )  # fmt: skip
     return replace(new, notes=(*notes, *new.notes))
 
@@ -90,14 +90,7 @@ def _spec(wishes: Wishes, schema: pa.Schema) -> TableSpec:
     time = time_of(wishes.time)
     if isinstance(time, str) and time in schema.names and pa.types.is_integer(schema.field(time).type):
         raise SchemaError(f"time column {time!r} of table {wishes.name!r} has whole numbers: say their unit too, as in --time '{time} ms'")
-    partition = _partition(wishes, schema, time.column if isinstance(time, Epoch) else time)
-    return make_spec(wishes.name, schema, time=time, key=key_of(wishes.key), partition=partition)
-
-
-def _partition(wishes: Wishes, schema: pa.Schema, column: str) -> str:
-    """An hour, or a day where times are days."""
-    days = column in schema.names and pa.types.is_date(schema.field(column).type)
-    return wishes.partition or ("1 day" if days else "1 hour")
+    return make_spec(wishes.name, schema, time=time, key=key_of(wishes.key), partition=wishes.partition)
 
 
 def _chosen(wishes: Wishes, schema: pa.Schema, values: Mapping[str, Sequence[Any]], source: str) -> tuple[Wishes, tuple[str, ...]]:
