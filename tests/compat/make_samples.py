@@ -1,9 +1,9 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
-`v1` and `v2` were closed, `v2` with rows of several generations in its chunks; `log1` and `log2` were left by killed owners, with rows
-that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as all had before chunks left
-their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that writes it: `python
-tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of its own.
+`v1` to `v3` were closed, `v2` with rows of several generations in its chunks, `v3` with divided text keys; `log1` and `log2` were left by
+killed owners, with rows that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as all
+had before chunks left their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that writes
+it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of its own.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def some(values: list[object]) -> list[object]:
     return [None if i % 7 == 3 else v for i, v in enumerate(values)]
 
 
-def everything() -> pa.Table:
-    """One column of nearly every type; `n` numbers the rows."""
+def everything(sites: bool = False) -> pa.Table:
+    """One column of nearly every type; `n` numbers the rows. With sites, a common prefix and eight bytes do not tell its keys apart."""
     n = range(N)
+    sites_of = [f"https://example.org/fleets/{'north' if i % 3 else 'south'}/taxis/{i * 37 % 100:03d}" for i in n]
     columns = {
         "n": pa.array(n, pa.int64()),
-        "plate": pa.array([f"city/taxi-{i * 37 % 100:03d}" for i in n]),
+        "plate": pa.array([sites_of[i] if sites and i % 4 else f"city/taxi-{i * 37 % 100:03d}" for i in n]),
         "ts": pa.array([DAY + dt.timedelta(minutes=i) for i in n], pa.timestamp("us", "UTC")),
         "small": pa.array(some([i % 100 for i in n]), pa.int8()),
         "large": pa.array(some([2**63 + i for i in n]), pa.uint64()),
@@ -88,11 +89,11 @@ def insert(table: tw.Table, data: pa.Table, size: int) -> None:
         table.insert(data.slice(start, size))
 
 
-def make(root: Path, size: int = N) -> dict[str, pa.Table]:
+def make(root: Path, size: int = N, sites: bool = False) -> dict[str, pa.Table]:
     """Make the warehouse; returns what each of its tables must hold, by `n`. Rows come in batches of `size`."""
     settings = tw.Settings(leaf_rows=16, indexing_servers=2, chunk_bytes=16 << 10)
     with tw.open(root, settings=settings) as wh:
-        data = everything()
+        data = everything(sites)
         table = wh.create_table("everything", data.schema, time="ts", key="plate")
         table.insert(data.slice(0, 80), package="first")
         table.flush()
@@ -118,7 +119,7 @@ def make(root: Path, size: int = N) -> dict[str, pa.Table]:
         table.replace(data.slice(40, 10), time=(data["at"][40], data["at"][79]))  # a mask
         wh.create_table("empty", data.schema, time="at", key="level")
     return {
-        "everything": everything(),
+        "everything": everything(sites),
         "points": pa.concat_tables([points(), early]),
         "flows": flows(),
         "floats": pa.concat_tables([floats().slice(0, 50), floats().slice(80)]),
@@ -184,7 +185,7 @@ def main(version: str) -> None:
         if version.startswith("log"):
             expected = make_log(root, version != "log1", version == "log2-replaced")
         else:
-            expected = make(root) if version == "v1" else make(root, size=7)
+            expected = make(root, size=N if version == "v1" else 7, sites=version > "v2")
         shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:

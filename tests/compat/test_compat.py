@@ -38,7 +38,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 
 def test_there_is_a_sample_of_every_version() -> None:
-    assert VERSIONS == ["log1", "log2", "log2-replaced", "v1", "v2"]
+    assert VERSIONS == ["log1", "log2", "log2-replaced", "v1", "v2", "v3"]
     for version in VERSIONS:
         size = sum(f.stat().st_size for f in (HERE / version).rglob("*") if f.is_file())
         assert 0 < size < 200 * 1024
@@ -97,6 +97,17 @@ def test_keys_and_times_prune_and_decide(opened: tuple[str, tw.Warehouse]) -> No
     check("everything", pc.equal(everything["kind"].cast(pa.string()), "kind 2"), where="kind = 'kind 2'")
 
 
+def test_divided_text_keys_came_with_version_3(opened: tuple[str, tw.Warehouse]) -> None:
+    version, wh = opened
+    table = wh.table("everything")
+    formats = {chunk.record.format for chunk in table._engine.publisher.version.chunks}  # type: ignore[attr-defined]
+    assert (3 in formats) == (version == "v3")
+    assert formats <= {int(version[-1]), 2} if version.startswith("v") else formats <= {1, 2}
+    plates = expected(version, "everything")["plate"].to_pylist()
+    for plate in set(plates[::9]):
+        assert len(table.query(key=plate)) == plates.count(plate)
+
+
 def test_packages_and_rejects_are_remembered(opened: tuple[str, tw.Warehouse]) -> None:
     version, wh = opened
     assert wh.table("everything").insert(expected(version, "everything"), package="first").duplicate
@@ -116,7 +127,7 @@ def test_rows_know_the_generation_they_came_with(opened: tuple[str, tw.Warehouse
             last = wh.table(name).state().generation
             found = [n for generation in range(1, last + 1) for n in came_with(name, generation)]
             assert sorted(found) == sorted(expected(version, name)["n"].to_pylist()), name
-    if version == "v2":
+    if version in ("v2", "v3"):
         assert [len(came_with("flows", g)) for g in range(1, 19)] == [7] * 17 + [1]
         assert came_with("flows", 2) == list(range(7, 14))
         assert came_with("everything", 1) == list(range(80)) and came_with("everything", 7) == list(range(115, 120))

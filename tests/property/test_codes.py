@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
+from tidewheel.errors import CorruptionError
 from tidewheel.model.coders import key_coder
 from tidewheel.model.codes import ALL, EXACT, TIES
 from tidewheel.model.schema import KeyRule, ip, make_spec, zorder
+from tidewheel.model.text.division import described, parsed
+from tidewheel.model.text_codes import BytesCoder, text_codes
+from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.zorder_codes import ZOrderCoder
 from tidewheel.testing.oracle import OracleTable, plain, value_type
 from tidewheel.testing.strategies import KEY, KEY_TYPES, SERIAL, SIGN, TIME, Stream, TableCase
@@ -94,6 +98,56 @@ def test_prefixes(type_: pa.DataType) -> None:
         check(source.case, coder, batch, bounds)
 
     run()
+
+
+pieces = st.sampled_from(
+    [b"", b"\0", b"\0\0\0\0\0\0", b"\xff", b"\xff" * 6, b"a", b"ab", b"dev-A-", b"dev-B-", b"https://a.org/", "Жя".encode(), b"x" * 300]
+)
+nasty = st.lists(pieces, max_size=5).map(b"".join)
+"""Keys of few pieces: they share beginnings, are beginnings of others, end in zeros, are empty."""
+
+
+@settings(max_examples=examples(150))
+@given(keys=st.lists(nasty, min_size=1, max_size=40), others=st.lists(nasty, max_size=20), most=st.integers(1, 4), hot=st.integers(0, 9))
+def test_learned_divisions(keys: list[bytes], others: list[bytes], most: int, hot: int) -> None:
+    """Whatever keys a coder was learned from: order is kept, also of other keys; codes tell between which keys they lie."""
+    keys = keys + keys[:1] * hot
+    first = BytesCoder(KEY, pa.binary())
+    description = first.learned([pa.array(keys, pa.binary())], most)
+    node = parsed(description)
+    assert described(node) == description
+    coder = first.with_prefix(description, 1)
+    everything = sorted({*keys, *others})
+    codes = coder.codes(pa.array(everything, pa.binary()))
+    assert (codes[1:] >= codes[:-1]).all()
+    greatest = coder.codes(pa.array(everything, pa.binary()), greatest=True)
+    assert (greatest >= codes).all() and (greatest[1:] >= codes[:-1]).all()
+    for key, code, last in zip(everything, codes.tolist(), greatest.tolist(), strict=True):
+        assert text_codes([first, coder], key)[1] == code
+        low, high = coder.keys_of(code)
+        assert low <= key and (high is None or key[: len(high)] <= high)
+        assert all(code_ <= last for other, code_ in zip(everything, codes.tolist(), strict=True) if other.startswith(key))
+    known = dict(zip(everything, codes.tolist(), strict=True))
+    sharing: dict[int, list[bytes]] = {}
+    for key in keys:
+        assert coder.shared == b"" or known[key] not in (INT64_MIN, INT64_MAX), "a key that it was learned from lies outside"
+        sharing.setdefault(known[key], []).append(key)
+    for code, same in sharing.items():
+        if len(same) > most:  # then there is one key, but for zeros at its end
+            assert len({key.rstrip(b"\0") for key in same}) == 1
+            assert coder.tells(code, pa.array(same)) or len(set(same)) > 1 or same[0].endswith(b"\0")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\x01\x05" + b"\0" * 254, b"\x02" + b"\0" * 255, b"\x01\0\x02bbbbbbaaaaaa" + b"\0" * 256, b"\x01" + b"\xff" * 255]
+)
+def test_a_damaged_description_is_refused(damage: bytes) -> None:
+    coder = BytesCoder(KEY, pa.binary(), damage)
+    if damage[1] != 5:
+        with pytest.raises(CorruptionError):
+            coder.table  # noqa: B018
+    else:
+        assert coder.shared == b"\0" * 5
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)

@@ -77,7 +77,7 @@ class BytesCoder(OneColumn):
 
         key = one_text(as_bytes(plain(keys)))
         least, most = keys_of(self.node, code)
-        return key is not None and key.rstrip(b"\0") == least and most is not None and len(key) < len(most)
+        return key is not None and key.rstrip(b"\0") == least and most is not None and len(key) <= len(most)
 
     def keys_of(self, code: int) -> tuple[bytes, bytes | None]:
         return keys_of(self.node, code)

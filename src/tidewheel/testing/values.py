@@ -100,7 +100,12 @@ def one(type_: pa.DataType, rng: random.Random) -> Any:
         return rng.choice([rng.choice(BYTES), rng.randbytes(rng.randint(0, 12)), b"prefix--" + rng.randbytes(rng.randint(0, 10))])
     if t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_):
         return rng.choice(
-            [rng.choice(TEXTS), PREFIX + str(rng.randint(0, 10 ** rng.randint(1, 10))), chr(rng.randint(32, 1000)) * rng.randint(0, 3)]
+            [
+                rng.choice(TEXTS),
+                PREFIX + str(rng.randint(0, 10 ** rng.randint(1, 10))),
+                PREFIX[: rng.randint(0, len(PREFIX))] + str(rng.randint(0, 99)),
+                chr(rng.randint(32, 1000)) * rng.randint(0, 3),
+            ]
         )
     raise AssertionError(type_)
 

@@ -56,6 +56,8 @@ class Placing:
         """Encode a batch and make its runs. The first batch looks at the chunks of the version."""
         if self.dispatch is None or not self._begun:
             self._begin(Batch(data, self.coders.first, self._shape), version)
+        if any(server.outgrows(data.num_rows) for server in self.servers):
+            self._begin_again(Batch(data, self.coders.first, self._shape))
         dispatch = self.dispatch
         assert dispatch is not None
         batch = Batch(data, self._coder(dispatch), self._shape)
@@ -107,6 +109,13 @@ class Placing:
                 if server.template is None:
                     server.begin(batch, _last_chunk(version, server.number))
             self._begun = True
+
+    def _begin_again(self, batch: Batch) -> None:
+        """The first rows were few; the next ones are many."""
+        with self._lock:
+            for server in self.servers:
+                if server.outgrows(batch.data.num_rows):
+                    server.begin(batch, None)
 
     def rebalance(self, views: list[TreeView]) -> None:
         """Divide the keys anew over the servers, from a sample of all that is in their trees. Called with the lock held."""

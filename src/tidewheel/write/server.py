@@ -22,6 +22,9 @@ from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
 from tidewheel.write.templates import ENOUGH, first_template
 
+MORE = 8
+"""So many times as many rows make a better template than those that it was made of."""
+
 
 class IndexingServer:
     def __init__(self, number: int, coders: Coders, shape: Shape, settings: Settings, late_after: int) -> None:
@@ -31,6 +34,8 @@ class IndexingServer:
         self.shape = shape
         self.settings = settings
         self.template: Template | None = None
+        self.made_of = 0
+        """Rows that the template was made of, if it was made of a batch."""
         self.late_before = INT64_MIN
         """Rows older than this go to the late tree."""
         self.check_at = 0
@@ -43,7 +48,8 @@ class IndexingServer:
 
     def begin(self, sample: Batch, before: ChunkLike | None) -> None:
         """Make the first template: from the server's last chunk if there is one, else from the first batch that arrives."""
-        row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
+        rows = sample.data.num_rows
+        row_bytes = max(1, sample.bytes // max(1, rows))
         leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
         if before is not None:
             with suppress(TidewheelError):  # one that cannot be read is no reason to refuse rows
@@ -51,10 +57,15 @@ class IndexingServer:
                 self.learn_late([before.times()])
                 return
         self.use(first_template(sample, self.coders, leaves, self.shape))
+        self.made_of = rows
+
+    def outgrows(self, rows: int) -> bool:
+        """Whether a batch of so many rows tells so much more than the one the template was made of that it should be made of that."""
+        return self.template is not None and 0 < MORE * self.made_of <= rows and self.made_of < ENOUGH * self.template.leaves
 
     def use(self, template: Template) -> None:
         """Route later runs by this template."""
-        self.template = template
+        self.template, self.made_of = template, 0
         for tree in (self.live, self.late):
             if tree is not None:
                 tree.template = template

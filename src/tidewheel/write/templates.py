@@ -37,7 +37,7 @@ def first_template(sample: Batch, coders: Coders, leaves: int, shape: Shape) -> 
     coder = coders.first
     if coder.learns:
         column = sample.data.column(coder.columns[0])
-        coder = coders.of(coder.learned([_some(column, SAMPLE)], max(2, min(SAMPLE, len(column)) // leaves)))
+        coder = coders.of(coder.learned([_some(column, SAMPLE)], _share(min(SAMPLE, len(column)), leaves)))
     return Template(divide(sample.coded_by(coder, shape).codes, leaves), coder)
 
 
@@ -73,7 +73,7 @@ def wider_template(view: TreeView | None, keys: Sequence[pa.Array], template: Te
     runs = view.holders[: view.count][-64:] if view is not None else []
     known = [_some(run.keys, SAMPLE // 2 // len(runs)) for run in runs]
     sample = [*known, *(_some(part, SAMPLE // 2) for part in keys), pa.array([coder.shared], pa.large_binary())]
-    wider = coders.of(coder.learned(sample, max(2, sum(map(len, sample)) // template.leaves)))
+    wider = coders.of(coder.learned(sample, _share(sum(map(len, sample)), template.leaves)))
     codes = [wider.encode(pa.RecordBatch.from_arrays([part], [coder.columns[0]])) for part in sample[:-1]]
     return Template(divide(np.concatenate(codes), template.leaves), wider)
 
@@ -112,6 +112,11 @@ def surely_unfit(view: TreeView, template: Template) -> bool:
 def _learned(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
     keys = [run.keys for run in view.holders[: view.count]]
     return coders.of(coders.first.learned(keys, leaf_rows))
+
+
+def _share(rows: int, leaves: int) -> int:
+    """How many keys of a sample may share a code: two leaves of it, and never so few that chance makes them."""
+    return max(16, 2 * rows // leaves)
 
 
 def _meets_ends(coder: BytesCoder, least: int, greatest: int) -> bool:

@@ -146,6 +146,57 @@ def _code(table, text, size, pad):
 
 
 @nb.njit(inline="always")
+def _divided_code(table, text, size):
+    """The same for a text that has all bytes its nodes share, as nearly all have, with few branches. Others: by `_code`."""
+    head = view(table, HEAD, np.int64)
+    nodes = head[NODES]
+    words = head[WORDS]
+    field = view(table + 8 * HEAD, FIELDS * nodes, np.int64)
+    word = view(table + 8 * (HEAD + FIELDS * nodes), words, np.int64)
+    child = view(table + 8 * (HEAD + FIELDS * nodes + words), words, np.int64)
+    gap = view(table + 8 * (HEAD + FIELDS * nodes + 2 * words), words + nodes, np.int64)
+    node = np.int64(0)
+    at = np.int64(0)
+    while True:
+        n = field[SKIP_SIZE * nodes + node]
+        if at + n > size or size < 8:
+            return _code(table, text, size, 0)
+        shared = table + field[SKIP_AT * nodes + node]
+        differs = np.uint64(0)
+        for j in range(n >> 3):
+            differs |= _big_endian(text + at + 8 * j) ^ _big_endian(shared + 8 * j)
+        rest = n & 7
+        if rest:  # eight bytes that end with them, or begin with them: never any outside of the text (the table has some on both sides)
+            if at + n >= 8:
+                tail = _big_endian(text + at + n - 8) ^ _big_endian(shared + n - 8)
+                differs |= tail << np.uint64(64 - 8 * rest)
+            elif at + 8 <= size:
+                differs |= (_big_endian(text + at) ^ _big_endian(shared)) >> np.uint64(64 - 8 * rest)
+            else:
+                return _code(table, text, size, 0)
+        if differs:
+            return _code(table, text, size, 0)
+        at += n
+        this = np.int64(_word(text, size, at, 0) >> np.uint64(16))
+        base = field[FIRST * nodes + node]
+        left = field[COUNT * nodes + node]
+        end = base + left
+        while left > 8:
+            half = left >> 1
+            base += half if word[base + half - 1] < this else 0
+            left -= half
+        below = np.int64(0)
+        for i in range(left):
+            below += np.int64(word[base + i] < this)
+        base += below
+        if base < end and word[base] == this:
+            node = child[base]
+            at += 6
+            continue
+        return np.int64(((np.uint64(gap[base + node]) << np.uint64(48)) | np.uint64(this)) ^ np.uint64(0x8000000000000000))
+
+
+@nb.njit(inline="always")
 def _span(offsets, wide, i):
     """From where to where text i lies. `offsets` addresses int64 offsets if wide, else int32; 0 means texts of the fixed size -wide."""
     if offsets == 0:
@@ -160,10 +211,15 @@ def _span(offsets, wide, i):
 @nb.njit("void(int64, int64, int64, int64, int64, int64, int64[::1])", **JIT)
 def byte_codes(offsets, wide, data, n, table, pad, out):
     """Order-preserving codes of n texts; with pad 255, of the greatest texts that begin with them."""
-    if pad == 0:
+    if pad == 0 and view(table, HEAD, np.int64)[PLAIN]:
         for i in range(n):
             a, b = _span(offsets, wide, i)
             out[i] = _code(table, data + a, b - a, 0)
+        return
+    if pad == 0:
+        for i in range(n):
+            a, b = _span(offsets, wide, i)
+            out[i] = _divided_code(table, data + a, b - a)
         return
     for i in range(n):
         a, b = _span(offsets, wide, i)
