@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_wide_dictionaries
-from tidewheel.model.partitions import Partitions, partitions_of
+from tidewheel.model.partitions import Partitions, Widths, partitions_of
 from tidewheel.model.times import DATE_UNITS, TimeAxis
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -189,10 +189,10 @@ def check_spec(spec: TableSpec) -> None:
     if isinstance(spec.key, ZOrder):
         zorder(*spec.key.columns, bounds=spec.key.bounds)
     try:
-        possible = 1 <= spec.partition_width < 1 << 63
+        divided = spec.partitions
     except (ValueError, TypeError) as e:
         raise SchemaError(f"partition of table {name!r}: {e}") from None
-    if not possible:
+    if isinstance(divided, Widths) and divided.width >= 1 << 63:
         raise SchemaError(f"partition of table {name!r} cannot be {spec.partition!r}")
     if len(spec.field_ids) != len(schema):
         raise SchemaError(f"table {name!r} has {len(schema)} columns, but {len(spec.field_ids)} field ids")
