@@ -1,9 +1,10 @@
 """Made the samples: a small warehouse with a bit of everything, and the rows it must give for ever.
 
 `v1` to `v3` were closed, `v2` with rows of several generations in its chunks, `v3` with divided text keys; `log1` and `log2` were left by
-killed owners, with rows that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as all
-had before chunks left their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that writes
-it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of its own.
+killed owners, with rows that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as
+all had before chunks left their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that
+writes it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of
+its own.
 """
 
 from __future__ import annotations
