@@ -265,9 +265,10 @@ def test_packages_of_rows_that_left_are_still_known(wh: tw.Warehouse) -> None:
 # ---- reading --------------------------------------------------------------------------------------------------
 
 
-def test_many_masks_over_one_chunk(wh: tw.Warehouse) -> None:
-    with wh:
-        table = wh.table("t")
+@pytest.mark.parametrize("mapped", [True, False])
+def test_many_masks_over_one_chunk(tmp_path: Path, mapped: bool) -> None:
+    with tw.open(tmp_path / "wh", settings=tw.Settings(leaf_rows=16, map_chunks=mapped)) as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="k")
         table.insert(rows(0, 2999))
         table.flush()
         for start in range(0, 3000, 10):
@@ -275,6 +276,11 @@ def test_many_masks_over_one_chunk(wh: tw.Warehouse) -> None:
         assert len(engine(table).publisher.version.masks) == 300
         assert marks(table.query()) == {0: 1500, 1: 300} and table.rows == 1800
         assert marks(table.query(time=seconds(1000, 1012))) == {0: 5, 1: 2}
+        assert marks(table.query(time=seconds(1000, 1999), on_corrupt="skip")) == {0: 500, 1: 100}
+        assert table.query(aggregate={"n": "sum(n)", "c": "count(*)"}).to_pylist() == [{"n": 300, "c": 1800}]
+        assert len(table.query(key=(0, 500), where="n = 0", time=seconds(0, 1999))) == sum(
+            s % 10 >= 5 and s * 7919 % 1000 <= 500 for s in range(2000)
+        )
         assert wh.sql("SELECT count(*) AS c, min(ts) AS a, max(n) AS n FROM t").to_arrow().to_pylist()[0]["c"] == 1800
         pin = engine(table).pin(Query())
         assert len({chunk.id for chunk in pin.chunks}) == len(pin.chunks) == 301

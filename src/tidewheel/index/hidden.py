@@ -109,9 +109,17 @@ class Hidden:
         a, b = self.spans(np.array([first]), np.array([last]))
         return int(self.steps[1][int(a[0]) : int(b[0]) + 1].max())
 
-    def cut(self, pieces: Matrix) -> Iterator[Matrix]:
-        """The pieces without what is hidden of them: each is asked once for every time interval that remains of it. In portions."""
-        touched = self.touches(pieces)
+    def holes(self, pieces: Matrix) -> Numbers:
+        """How many steps lie in the times that are asked of each piece, of those that are hidden anywhere; else 0."""
+        a, b = self.spans(*_asked(pieces))
+        return np.where(self.touches(pieces), b - a + 1, 0)
+
+    def cut(self, pieces: Matrix, but: npt.NDArray[np.bool_] | None = None) -> Iterator[Matrix]:
+        """The pieces without what is hidden of them: each is asked once for every time interval that remains of it. In portions.
+
+        All `but` some, which stay as they are.
+        """
+        touched = self.touches(pieces) if but is None else self.touches(pieces) & ~but
         if not touched.any():
             yield pieces
             return

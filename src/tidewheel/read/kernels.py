@@ -412,6 +412,47 @@ def by_generation(pieces, segments, after, upto, out):
     return n
 
 
+@nb.njit("int64(int64[:, ::1], int64[:, ::1], boolean[::1], int64[::1], int64[::1], int64[:, ::1])", **JIT)
+def by_time(pieces, segments, sieved, edges, tops, out):
+    """Segments without the rows of some pieces that are hidden. Returns how many, or -1 if `out` is too short.
+
+    `edges` are where the steps of the masks begin, `tops` their generations. A row is mostly in the step of the one before it.
+    """
+    n = 0
+    steps = edges.shape[0]
+    for s in range(segments.shape[0]):
+        q = segments[s, 0]
+        a = segments[s, 1]
+        b = a + segments[s, 2]
+        if not sieved[q]:
+            n = _emit(out, n, q, a, b, segments[s, 3])
+            if n < 0:
+                return -1
+            continue
+        row = pieces[q]
+        generation = row[GENERATION_HI]
+        some = row[PERM] != 0
+        perm = view(row[PERM], row[ROWS], np.uint32)
+        times = view(row[TIMES], _GREATEST, np.int64)
+        step = np.int64(0)
+        first = a
+        for i in range(a, b):
+            t = times[np.int64(perm[i]) if some else i]
+            if t < edges[step] or (step + 1 < steps and t >= edges[step + 1]):
+                step = _first_above(edges, steps, t) - 1
+            if tops[step] >= generation:
+                if i > first:
+                    n = _emit(out, n, q, first, i, segments[s, 3])
+                    if n < 0:
+                        return -1
+                first = i + 1
+        if b > first:
+            n = _emit(out, n, q, first, b, segments[s, 3])
+            if n < 0:
+                return -1
+    return n
+
+
 @nb.njit("void(int64[:, ::1], int64[:, ::1], int64[:, ::1])", **JIT)
 def copy_columns(pieces, segments, columns):
     """All columns of four or eight bytes at once: a row of `columns` is (column, width, address of the copy).

@@ -30,7 +30,7 @@ from tidewheel.model.pieces import (
     VALIDITY,
     Holder,
 )
-from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, closed, scan, select, unverified
+from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, by_time, closed, scan, select, unverified
 from tidewheel.read.limits import Watch
 from tidewheel.read.wanted import Wanted
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
 
 Matrix = npt.NDArray[np.int64]
+
+
+MANY_HOLES = 32
+"""Steps of the masks over one piece from which on its rows are sieved; with fewer it is asked for each interval that they leave."""
 
 
 class _Scratch(threading.local):
@@ -165,7 +169,7 @@ def find(
         count = len(kept)
         pieces[:count] = kept
     if version.hidden and count:
-        pieces, count = _seen(version.hidden, pieces, count, watch)
+        pieces, count = _seen(version, version.hidden, pieces, count, watch)
     if damage is not None:
         count = damage.sift(pieces, count)
     mappings, near = _open_all(version, pieces, count, watch)
@@ -173,6 +177,9 @@ def find(
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = keys.check
     segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
+    sieved = version.hidden.touches(pieces[:near]) if version.hidden else None
+    if sieved is not None and sieved.any():
+        segments = _sieved(version, pieces, segments, sieved, stored, watch, damage)
     if era is not None and era.cuts(pieces[:near]).any():
         segments = _of_era(version, pieces, segments, era, watch, damage)
     far = [segments]
@@ -202,7 +209,7 @@ def find(
     read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
     if damage is not None:
         segments = damage.cut(pieces, segments)
-    if damage is not None or era is not None:
+    if damage is not None or era is not None or sieved is not None:
         rows, doubtful = int(segments[:, 2].sum()), int(segments[:, 3].sum())
     return Found(
         version,
@@ -248,16 +255,41 @@ def _segments(
     return room[:n].copy(), stats
 
 
+def _sieved(
+    version: Version,
+    pieces: Matrix,
+    segments: Matrix,
+    sieved: npt.NDArray[np.bool_],
+    stored: StoredColumns,
+    watch: Watch,
+    damage: Damage | None,
+) -> Matrix:
+    """The segments without the rows of these pieces that masks hide."""
+    if damage is not None:
+        segments = damage.cut(pieces, segments)
+    _verify_column(version, pieces, segments[sieved[segments[:, 0]]], stored.time, watch, damage)
+    edges, tops, _ = version.hidden.steps
+    room = np.empty((2 * len(segments) + 1024, 4), np.int64)
+    while (n := by_time(pieces, segments, sieved, edges, tops, room)) < 0:
+        watch.check()
+        room = np.empty((4 * len(room), 4), np.int64)
+    return room[:n]
+
+
+def _verify_column(version: Version, pieces: Matrix, looked_at: Matrix, column: int, watch: Watch, damage: Damage | None) -> None:
+    """Check the blocks of a stored column that these segments lie in."""
+    todo, number = _scratch.todo, np.array([column], np.int64)
+    while n := unverified(pieces, looked_at, number, todo):
+        verify(version, pieces, todo[:n], watch, damage)
+        if damage is not None and damage.grown:  # all of this will be done again
+            break
+
+
 def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch: Watch, damage: Damage | None) -> Matrix:
     """The segments without rows of other generations; of pieces that have no such rows, nothing is looked at."""
     if damage is not None:
         segments = damage.cut(pieces, segments)
-    looked_at = segments[era.cuts(pieces)[segments[:, 0]]]
-    todo, column = _scratch.todo, np.array([era.column], np.int64)
-    while n := unverified(pieces, looked_at, column, todo):
-        verify(version, pieces, todo[:n], watch, damage)
-        if damage is not None and damage.grown:  # all of this will be done again
-            break
+    _verify_column(version, pieces, segments[era.cuts(pieces)[segments[:, 0]]], era.column, watch, damage)
     room = np.empty((2 * len(segments) + 1024, 4), np.int64)
     while (n := by_generation(pieces, segments, era.after, era.upto, room)) < 0:
         room = np.empty((4 * len(room), 4), np.int64)
@@ -267,12 +299,16 @@ def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch:
 _NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
 
 
-def _seen(hidden: Hidden, pieces: Matrix, count: int, watch: Watch) -> tuple[Matrix, int]:
-    """The pieces without the times that masks hide."""
-    if not hidden.touches(pieces[:count]).any():
+def _seen(version: Version, hidden: Hidden, pieces: Matrix, count: int, watch: Watch) -> tuple[Matrix, int]:
+    """The pieces without the times that masks hide. Those with many holes stay whole: their rows are sieved, once they are found."""
+    holes = hidden.holes(pieces[:count])
+    if not holes.any():
         return pieces, count
+    sieved = holes > MANY_HOLES
+    for q in np.flatnonzero(sieved).tolist():
+        sieved[q] = pieces[q, SOURCE] or not isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk)
     portions = []
-    for portion in hidden.cut(pieces[:count]):
+    for portion in hidden.cut(pieces[:count], sieved):
         watch.check()
         portions.append(portion)
     seen = portions[0] if len(portions) == 1 else np.concatenate(portions)
