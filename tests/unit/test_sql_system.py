@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import tidewheel as tw
 from tidewheel.model.delivery import SliceId
+from tidewheel.sql import system
 from tidewheel.sql.system import TABLES
 from tidewheel.testing.abandon import abandon
 
@@ -107,6 +110,36 @@ def test_streams(wh: tw.Warehouse) -> None:
             table.flush()
     table.flush()
     assert wh.sql("SELECT last_batch, flushed FROM system.streams").to_pylist() == [{"last_batch": 2, "flushed": True}]
+
+
+def test_rejects_are_read_as_far_as_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tw.open(tmp_path / "many", settings=tw.Settings(batch_rows=500)) as wh:
+        check_rejects(wh, monkeypatch)
+
+
+def check_rejects(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = wh.create_table("many", pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="k")
+    for _ in range(4):
+        table.insert([{"k": None, "ts": 1}] * 2500, on_bad="reject")
+        table.flush()
+    read: list[int] = []
+    batches = system._rejected
+
+    def counted(*given: Any) -> Iterator[pa.RecordBatch]:
+        for batch in batches(*given):
+            read.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(system, "_rejected", counted)
+    twice = "SELECT count(*) AS n FROM system.rejects a JOIN system.rejects b USING (rejected_at, position)"
+    assert wh.sql(twice).to_pylist()[0]["n"] >= 10_000
+    assert sum(read) >= 20_000
+    read.clear()
+    assert len(wh.sql("SELECT * FROM system.rejects LIMIT 1").to_pylist()) == 1
+    assert sum(read) < 10_000
+    assert len(pickle.loads(pickle.dumps(system.system_table(wh._engine, "rejects")))) == 10_000  # as for a statement that runs apart
+    ordered = table.rejects().to_arrow()["rejected_at"].to_pylist()
+    assert len(ordered) == 10_000 and ordered == sorted(ordered)
 
 
 def test_rejects_settings_and_queries(wh: tw.Warehouse) -> None:

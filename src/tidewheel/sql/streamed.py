@@ -14,8 +14,16 @@ class Streamed:
         self.schema = schema
         self._batches = batches
 
+    def __reduce__(self) -> tuple[Callable[[pa.Table], pa.Table], tuple[pa.Table]]:
+        """Another process gets the rows themselves: it cannot ask for them."""
+        return _rows, (pa.table(self),)
+
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(requested_schema)
+
+
+def _rows(rows: pa.Table) -> pa.Table:
+    return rows
