@@ -232,6 +232,8 @@ class LocalTable:
         return self._as_owner(lambda: self.streams.last(stream))
 
     def begin_load(self) -> Load:
+        self._check_open()
+        self.engine.tenure.confirm()  # first: it makes a folder
         return self._as_owner(self.loads.begin)
 
     def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:

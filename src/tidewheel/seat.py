@@ -26,6 +26,9 @@ from tidewheel.settings import Settings
 _LOOK = 0.01
 """Seconds between two looks at whether a new engine is there."""
 
+_LEAVE = 1.0
+"""Seconds that a seat which is left waits for an engine that is on its way to it."""
+
 PATIENCE = 10.0
 """Seconds that a change of owners may take before it is an error: one is gone, and the next does not answer yet."""
 
@@ -106,7 +109,7 @@ class Seat:
             self._closed = True
             taking = self._taking
         if taking is not None:
-            taking.wait()
+            taking.wait(_LEAVE)  # if it takes longer, the thread closes what it took by itself
         self._engine.close()
 
 
@@ -134,8 +137,9 @@ class _Taking:
                 self._seat._taking = None
             self.over = True
 
-    def wait(self) -> None:
-        while not self.over:
+    def wait(self, seconds: float) -> None:
+        give_up = time.monotonic() + seconds
+        while not self.over and time.monotonic() < give_up:
             time.sleep(_LOOK)
 
     def outcome(self) -> Engine:

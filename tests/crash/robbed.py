@@ -18,11 +18,13 @@ import random
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import tidewheel as tw
 from tests.crash.crowd import SCHEMA, package
-from tidewheel.errors import FencedError, FormatError, LimitError, NotFoundError
+from tidewheel import seat
+from tidewheel.errors import FencedError, FormatError, LimitError, NotFoundError, QueryError
 
 LATE = 1.0
 
@@ -39,8 +41,6 @@ class Robbed:
     def open(self) -> tw.Table | None:
         """None where nothing can be opened now: the folder is gone, or an owner hangs."""
         try:
-            if not (self.root / "catalog.sqlite").exists():  # never make a new one: the folder may come back
-                return None
             self.wh = self.wh or tw.open(self.root)
             return self.wh.create_table("t", SCHEMA, time="ts", key="who", if_exists="open")
         except (tw.TidewheelError, OSError) as e:
@@ -49,7 +49,7 @@ class Robbed:
 
     def trouble(self, error: Exception) -> None:
         """Go on where that makes sense; else end, loudly."""
-        if isinstance(error, (FencedError, NotFoundError, FormatError)):
+        if isinstance(error, (FencedError, NotFoundError, FormatError, QueryError)):
             wh, self.wh = self.wh, None
             if wh is not None:
                 with suppress(tw.TidewheelError):
@@ -107,4 +107,5 @@ if __name__ == "__main__":
         warm.create_table("t", SCHEMA, time="ts", key="who").insert(package(0, 0))
         warm.sql("SELECT sum(i) FROM t WHERE who = 1 AND i % 2 = 0").to_arrow()
         warm.table("t").flush()
+    seat._take = partial(seat._take, anew=True)  # never make a new one: the folder may come back
     Robbed(Path(root), int(who), Path(journal), Path(stop), int(seed), float(timeout)).run()

@@ -102,7 +102,7 @@ class Theft:
     def folder_moved(self) -> None:
         self.root.rename(self.folder / "moved")
         time.sleep(self.rng.uniform(0.05, 0.5))
-        (self.folder / "moved").rename(self.root)
+        self.put_back(self.folder / "moved")
 
     def folder_replaced(self) -> None:
         """By another warehouse, which is left as it is, whoever tries to use it."""
@@ -113,7 +113,7 @@ class Theft:
         other.rename(self.root)
         time.sleep(self.rng.uniform(0.05, 0.3))
         self.root.rename(other)
-        (self.folder / "moved").rename(self.root)
+        self.put_back(self.folder / "moved")
         shutil.rmtree(other)
 
     def folder_deleted(self) -> None:
@@ -131,7 +131,17 @@ class Theft:
             assert not late, f"process {who} was acknowledged {late[:5]} after its folder was deleted"
             self.safe[who] |= set(self.acknowledged(who))
         self.deleted.append(when)
-        fresh.rename(self.root)
+        self.put_back(fresh)
+
+    def put_back(self, folder: Path) -> None:
+        """Whoever was about to open the warehouse when it vanished may have made a lock or a folder there, but no warehouse."""
+        while True:
+            try:
+                folder.rename(self.root)
+                return
+            except OSError:
+                assert not (self.root / "catalog.sqlite").exists(), "somebody made a new warehouse"
+                shutil.rmtree(self.root, ignore_errors=True)
 
     def owner_stopped(self, gone: bool = False) -> None:
         pid = self.owner()

@@ -94,7 +94,7 @@ class AttachedResult(Result):
                 self._check()
                 request = ask.Read(self._answer.result, reading, word is None, whole, window)
                 began = monotonic()
-                batches, word = self._connection.read(request, left)
+                batches, word = self._connection.read(request, left, self._seconds)
                 left = max(0.0, left - (monotonic() - began))
                 for batch in batches:
                     yield batch

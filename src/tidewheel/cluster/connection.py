@@ -49,7 +49,7 @@ from tidewheel.env import deadline
 from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
-GRACE = 0.5
+GRACE = 0.3
 """Seconds that an answer may come late: an owner that lives ends a call in time itself, and knows better why."""
 
 _ASIDE = 5.0
@@ -75,7 +75,7 @@ class Connection:
         self._lock = threading.Lock()
         self._aside = Aside()
         # a pool of its own: a connection that another client of this process broke must not be taken for ours
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         self._client = flight.FlightClient(door.location, tls_root_certs=root_certificates, generic_options=options)
         self._name = _name(door.location)
         sockets.track(self._client, self._name)
@@ -187,9 +187,9 @@ class Connection:
             with suppress(*BROKEN, pa.ArrowException):
                 writer.close()
 
-    def read(self, request: ResultRequest, seconds: float = math.inf) -> tuple[list[pa.RecordBatch], Any]:
-        """Rows of a result, and the last word about them, within so many seconds. An interrupt ends the work for it."""
-        with Within(seconds):
+    def read(self, request: ResultRequest, seconds: float = math.inf, of: float | None = None) -> tuple[list[pa.RecordBatch], Any]:
+        """Rows of a result, and the last word about them, within the seconds that are left of so many. An interrupt ends its work."""
+        with Within(seconds, of):
             return self._read_now(request)
 
     def _read_now(self, request: ResultRequest) -> tuple[list[pa.RecordBatch], Any]:

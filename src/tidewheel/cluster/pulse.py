@@ -3,8 +3,9 @@
 *Beats.* A process that hangs keeps its sockets: nothing breaks, and nothing ever comes. So the owner sends a beat each second, on the
 stream that a session consists of. When there was none for `SILENT` seconds, the owner counts as lost: every call under way ends.
 
-*Deadlines.* A question over an open line has no deadline of Flight's, which are for whole calls. The thread ends the wait of those whose
-time is up: it cancels the line; if even that does not end the call, the connection is cut.
+*Deadlines.* A question over an open line has no deadline of Flight's, which are for whole calls; and Flight's own does not end a call that
+waits for room to send its rows. The thread ends the wait of those whose time is up: it cancels the line. If that does not end the
+call, or there is nothing to cancel, the connection is cut; the next call makes a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SILENT = 15.0
 TICK = 0.1
 """Seconds between two looks."""
 
-_CUT = 0.3
+_CUT = 0.2
 """Seconds that a call has to end after it was cancelled, before the connection is cut."""
 
 
@@ -39,7 +40,7 @@ class Wait:
 
 
 class Pulse:
-    """Made and ended with its connection. `lost` is called once, when there was no beat for too long; `cut` ends every call."""
+    """Made and ended with its connection. `lost` is called when there was no beat for too long; `cut` ends every call."""
 
     def __init__(self, lost: Callable[[str], None], cut: Callable[[], None]) -> None:
         self._lost = lost
@@ -78,15 +79,13 @@ class Pulse:
                 if now > wait.at:
                     self._end(wait, now)
             if silent > SILENT:
-                self._lost(f"it has not been heard of for {SILENT:g} s")
+                self._lost(f"it has not been heard of for {SILENT:g} s")  # which is so for good; `stop` follows
                 self._cut()
-                silent = 0.0
 
     def _end(self, wait: Wait, now: float) -> None:
         first, wait.late = not wait.late, True
         if first and wait.cancel is not None:
             with suppress(Exception):
                 wait.cancel()
-        elif now > wait.at + _CUT:
-            self.end(wait)
-            self._cut()
+        elif now > wait.at + (TICK if wait.cancel is None else _CUT):
+            self._cut()  # again and again, until the call has ended: a call that has only begun may go on to the next connection

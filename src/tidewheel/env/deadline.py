@@ -24,18 +24,19 @@ _current: ContextVar[tuple[float, float]] = ContextVar("tidewheel-deadline", def
 class Within:
     """`with Within(timeout): …`: what is done there has so many seconds, or what is left of those of a call around it. None: no limit.
 
-    What is no number of seconds is left to whoever is to refuse it.
+    What is no number of seconds is left to whoever is to refuse it. `of`: what was given, if these are what is left of it.
     """
 
-    __slots__ = ("_seconds", "_token")
+    __slots__ = ("_given", "_seconds", "_token")
 
-    def __init__(self, seconds: Any) -> None:
+    def __init__(self, seconds: Any, of: float | None = None) -> None:
         self._seconds = float(seconds) if is_seconds(seconds) else math.inf
+        self._given = self._seconds if of is None else of
         self._token: Token[tuple[float, float]] | None = None
 
     def __enter__(self) -> None:
         if self._seconds != math.inf:
-            self._token = _current.set(min(_current.get(), (monotonic() + self._seconds, self._seconds)))
+            self._token = _current.set(min(_current.get(), (monotonic() + self._seconds, self._given)))
 
     def __exit__(self, *error: object) -> None:
         if self._token is not None:

@@ -57,6 +57,9 @@ class LocalFiles:
             raise StorageError(f"cannot make folder {self.root}: {why(e)}") from e
 
     def make_folder(self, name: str) -> None:
+        """Below the root, which must be there: one that was deleted or moved is not made anew."""
+        if name and not self.root.is_dir():
+            raise StorageError(f"cannot make folder {self.path(name)}: {self.root} is not there any more")
         try:
             self.disk.make_folder(self.path(name))
         except OSError as e:

@@ -164,6 +164,7 @@ class Log:
             if self._at[1] < SEGMENT_BYTES and self._torn is None:
                 return last
             self._retire(last)
+        self._look()  # before it is made: the folder may be another's, or gone
         folder = names.log_folder(self._table.id)
         if not self._placed:
             self._files.make_folder(folder)
@@ -171,7 +172,6 @@ class Log:
         name = names.segment_file(self._table.id, self.epoch, self._number)
         boot = self._files.disk.boot()
         head = Head(self._table.id, self.epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
-        self._look()  # before it is made: the folder may be another's
         file = self._files.append(name, head)
         try:
             self._look()  # and after: whoever becomes the owner from now on finds it
