@@ -20,7 +20,7 @@ class Settings:
     ends. `fsync`: also a power failure; every insert then waits for the disk, several writers together."""
     damaged_log: str = "refuse"
     """What to do if the log of an owner that crashed is damaged, so that acknowledged rows are missing. `refuse`: do not open.
-    `skip`: open with what is whole; `wh.recovery` says what is lost."""
+    `skip`: open with what is whole, and keep the damaged segments in `quarantine/`; `wh.recovery` says what is lost."""
     late_after: float = 60.0
     """Seconds (Δt) by which a row may be older than its server's previous chunk and still join the ordinary tree.
     Larger keeps slightly late rows together with the others; smaller keeps the regions of chunks tighter."""

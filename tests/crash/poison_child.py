@@ -32,6 +32,7 @@ from tidewheel.spark.sources.rules import FILES, Rules
 from tidewheel.testing.strategies import PAYLOADS
 from tidewheel.testing.values import column
 from tidewheel.write.accept import accept
+from tidewheel.write.soundness import check_lengths
 
 TYPES: tuple[pa.DataType, ...] = (
     *PAYLOADS, pa.date64(), pa.time32("s"), pa.decimal32(7, 2), pa.dictionary(pa.uint32(), pa.binary()),
@@ -120,7 +121,8 @@ class Poisoner:
                 return engine.commit_batch(slice_id.stream, "run", number, [slice_id])
             case "attached":
                 return other.insert(given, None, "error")
-            case "put":  # past the checks of whoever sends
+            case "put":  # past most checks of whoever sends
+                check_lengths(given, table.name)
                 return other._connection.put(ask.Insert(other._number, None, "error"), given.schema, [given])
         raise AssertionError(door)
 

@@ -187,8 +187,24 @@ def test_other_schema(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F81
     with tw.open(tmp_path) as wh:
         wh.create_table("taxi", SCHEMA, time="ts", key="k")
         with pytest.raises(
-            PySparkException, match=r"does not fit table 'taxi'(.|\n)*≠ k: bigint +k: string(.|\n)*≠ v: double +\(missing\)"
+            PySparkException, match=r"does not fit table 'taxi'(.|\n)*≠ ts: timestamp +\(missing\)(.|\n)*v: double(.|\n)*≠ \(missing\) +w"
         ):
-            save(frame(spark, 1).withColumn("k", f.col("k").cast("string")).drop("v"), tmp_path / "taxi")
+            save(frame(spark, 1).withColumn("w", f.lit(1)).drop("ts", "v"), tmp_path / "taxi")
         save(frame(spark, 2).select("name", "v", f.col("k").cast("int").alias("k"), "ts"), tmp_path / "taxi")
         assert keys(tmp_path) == [0, 1]
+
+
+def test_columns_that_are_not_there_are_null_and_text_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    """Spark's texts may hold any bytes."""
+    with tw.open(tmp_path) as wh:
+        taxi = wh.create_table("taxi", SCHEMA, time="ts", key="k")
+        save(frame(spark, 3).drop("v"), tmp_path / "taxi")
+        assert taxi.query(columns=["v"]).to_arrow()["v"].to_pylist() == [None] * 3
+        garbled = frame(spark, 4, 3).withColumn("name", f.when(f.col("k") == 5, f.expr("CAST(X'61FF' AS STRING)")).otherwise(f.col("name")))
+        with pytest.raises(PySparkException, match=r"table 'taxi', column 'name': 1 row is not UTF-8 text"):
+            save(garbled, tmp_path / "taxi")
+        assert taxi.rows == 3 and staged(tmp_path) == []
+        save(garbled, tmp_path / "taxi", onBad="reject")
+        assert sorted(taxi.query().to_arrow()["k"].to_pylist()) == [0, 1, 2, 3, 4, 6]
+        (reject,) = taxi.rejects().to_arrow().to_pylist()
+        assert "is not UTF-8 text" in reject["reason"] and wh.check().ok

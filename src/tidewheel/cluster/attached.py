@@ -131,7 +131,10 @@ class AttachedTable:
     # ---- written by many --------------------------------------------------------------------------------
 
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
-        return self._connection.put(ask.Stage(self._number, slice_id), schema, batches)  # type: ignore[no-any-return]
+        from tidewheel.write.soundness import check_lengths
+
+        safe = (check_lengths(batch, self.spec.name) for batch in batches)  # Flight ends the process that sends what it has not
+        return self._connection.put(ask.Stage(self._number, slice_id), schema, safe)  # type: ignore[no-any-return]
 
     def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
         asked = ask.CommitBatch(self._number, stream, run, batch, tuple(slices), tuple(written))
