@@ -124,7 +124,7 @@ def mutate(data: bytearray, rng: random.Random, resize: bool = True) -> None:
                 struct.pack_into("<I", data, rng.randrange(0, len(data) - 4) // 4 * 4, rng.choice(ODD) % 2**32)
             case "long" if len(data) >= 16:
                 struct.pack_into("<Q", data, rng.randrange(0, len(data) - 8) // 8 * 8, rng.choice(ODD) % 2**64)
-            case "cut":
+            case "cut" if len(data) > 1:
                 del data[rng.randrange(1, len(data)) :]
             case "gap":
                 at = rng.randrange(len(data))
