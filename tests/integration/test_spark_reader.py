@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -343,3 +343,28 @@ def test_no_such_table(spark: SparkSession, root: Path, wh: tw.Warehouse) -> Non
         load(spark, root, colums="n")
     with pytest.raises(PySparkException, match="one table is read at a time"):
         spark.read.format("tidewheel").load([str(root / "t"), str(root / "z")])
+
+
+# ---- errors -----------------------------------------------------------------------------------------------
+
+
+def test_errors_begin_with_their_sentence(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+    """Without the traceback of a process that nobody knows; those of other people's code stay whole, also in the same process."""
+
+    def beginning(work: Callable[[], Any]) -> str:
+        with pytest.raises(Exception) as raised:
+            work()
+        return " ".join(str(raised.value).splitlines()[:3])
+
+    def fail(batches: Any) -> Any:
+        raise RuntimeError("theirs")
+
+    assert "NotFoundError: there is no table 'no'" in (said := beginning(lambda: load(spark, root, "no").count())), said
+    assert "InputError: unknown option 'partition'" in (said := beginning(lambda: load(spark, root, partition="3").count())), said
+    other = spark.read.format("tidewheel").schema("absent long").load(str(root / "t"))
+    assert "SchemaError: table 't' cannot be read with this schema" in (said := beginning(other.count)), said
+    refused = load(spark, root).withColumn("k", f.lit(None).cast("int"))
+    said = beginning(lambda: refused.write.format("tidewheel").mode("append").save(str(root / "t")))
+    assert "no value in the key column" in said, said
+    with pytest.raises(Exception, match=r"Traceback(.|\n)*RuntimeError: theirs"):
+        spark.range(4).mapInArrow(fail, "id long").count()

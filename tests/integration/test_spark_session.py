@@ -245,15 +245,6 @@ taxi = spark.read.format("tidewheel").load(sys.argv[1])
 print("rows", taxi.where("plate > 1").count())
 taxi.write.format("tidewheel").mode("append").save(sys.argv[1])
 print("rows", taxi.count())
-def sentence(work):
-    try:
-        work()
-    except Exception as e:
-        print(str(e).splitlines()[0])
-sentence(lambda: spark.read.format("tidewheel").load(sys.argv[1] + "_").count())
-sentence(lambda: spark.read.format("tidewheel").option("partition", "3").load(sys.argv[1]).count())
-sentence(lambda: spark.read.format("tidewheel").schema("plates long").load(sys.argv[1]).count())
-sentence(lambda: taxi.selectExpr("nullif(plate, 2) AS plate", "ts").write.format("tidewheel").mode("append").save(sys.argv[1]))
 spark.stop()
 """
 
@@ -277,8 +268,7 @@ def test_a_session_whose_workers_would_run_another_python(taxi: Path, tmp_path: 
         f"the workers of this session would run {other}, because PYSPARK_PYTHON says so, and that Python has no Tidewheel: "
         f"set PYSPARK_PYTHON={sys.executable} before the session is made, or leave it unset"
     )
-    assert lines[2:4] == ["rows 2", "rows 6"]
-    print(done.stdout)
+    assert lines[2:] == ["rows 2", "rows 6"]
 
 
 @pytest.mark.skipif(not SOAK, reason="in the soak: what spark-submit does, with a prompt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert doctor.doctor(str(tmp_path), deep=False) == 0
     out = capsys.readouterr().out
     lines = [line.split()[1] for line in out.splitlines() if re.match(r"(ok|warning|problem) ", line)]
-    assert lines == ["python", "packages", "pyspark", "java", "memory", "files", "kernels", "folder", "attach", "disk", "clock"]
+    assert lines == ["python", "packages", "pyspark", "java", "workers", "memory", "files", "kernels", "folder", "attach", "disk", "clock"]
     assert out.splitlines()[-1].startswith("Tidewheel can run here")
 
 
@@ -140,3 +141,11 @@ def test_a_problem_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "file").touch()
     assert doctor.doctor(str(tmp_path / "file"), deep=False) == 1
     assert "1 problem: see above what to do." in capsys.readouterr().out
+
+
+def test_the_python_of_spark_s_own_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert doctor.look_at_workers().todo == ""
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "PYSPARK_PYTHON=" in doctor.look_at_workers().todo

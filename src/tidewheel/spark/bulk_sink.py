@@ -23,6 +23,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.chunks import stage_rejects, write_chunks
 from tidewheel.spark.options import Place
+from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import conform
 
 
@@ -46,6 +47,7 @@ class BulkSink(DataSourceArrowWriter):
         self._made = made
         """The table was made for this load."""
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
         """In a task."""
         fit = cache(lambda schema: conform(self._spec, schema))
@@ -60,6 +62,7 @@ class BulkSink(DataSourceArrowWriter):
         stage_rejects(connections.table(self._place), bad, rejected, f"load {job}, partition {partition}")
         return WrittenPart(written, bad)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Bad rows first: if what follows fails, a reject twice is better than one lost."""
         parts = [m for m in messages if isinstance(m, WrittenPart)]

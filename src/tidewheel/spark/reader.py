@@ -18,6 +18,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask, ask
 from tidewheel.spark.options import ASK, Place
+from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.portions import Portion, divide, rows
 from tidewheel.spark.types import delivery
 
@@ -52,6 +53,7 @@ class TableReader(DataSourceReader):
         self._ask, left = ask(self._spec, filters)
         return left
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         if self._step == PROBE:
             return [_Question(self._ask)]

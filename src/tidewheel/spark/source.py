@@ -17,6 +17,7 @@ from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections, options
 from tidewheel.spark.options import Place
+from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import NANOSECONDS, check_wanted, read_schema
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class TidewheelSource(DataSource):
 
     # ---- reading ----------------------------------------------------------------------------------------
 
+    @plainly
     def schema(self) -> StructType:
         """For a load that names no schema, and for CREATE TABLE."""
         given = self._options()
@@ -50,6 +52,7 @@ class TidewheelSource(DataSource):
         )
         return StructType([StructField(f.name, f.dataType, f.nullable, {_LOCATION: kept}) for f in found])
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from tidewheel.spark.reader import SHARED, TableReader, carried
 
@@ -62,6 +65,7 @@ class TidewheelSource(DataSource):
         step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from tidewheel.spark.changes import ChangeReader
 
@@ -76,6 +80,7 @@ class TidewheelSource(DataSource):
 
     # ---- writing ----------------------------------------------------------------------------------------
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidewheel.spark.bulk_sink import BulkSink, NoSink
         from tidewheel.spark.create import target
@@ -93,6 +98,7 @@ class TidewheelSource(DataSource):
         load = connections.call(place, lambda table: table.begin_load())
         return BulkSink(place, spec, load, overwrite, on_bad, made)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from tidewheel.spark.create import target
         from tidewheel.spark.stream_sink import StreamSink

@@ -26,6 +26,7 @@ from tidewheel.model.delivery import SliceId, Written
 from tidewheel.spark import connections
 from tidewheel.spark.chunks import is_here, stage_rejects, write_chunks
 from tidewheel.spark.options import Place
+from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import conform
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._place = place
         self._stream = stream
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
         """In a task. Reads to the end whatever happens but an error: a worker that is left with rows is not used again."""
         task = slice_of_task(self._stream)
@@ -86,6 +88,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         stage_rejects(table, task, rejected, f"stream {task.stream}, batch {task.batch}, partition {task.partition}")
         return Part(task, (task,), written)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver. If the owner died, the next one is asked: it knows whether the batch is in. If it is not, its slices are gone
 

@@ -69,6 +69,7 @@ def checks(warehouse: str | None = None, deep: bool = False) -> Iterator[Check]:
     yield judge_python(sys.version_info[:3], struct.calcsize("P") * 8, platform.system(), sys.executable)
     yield from look_at_packages()
     yield look_at_java()
+    yield look_at_workers()
     if deep:
         yield look_at_spark()
     yield judge_memory(machine_memory())
@@ -127,6 +128,17 @@ def look_at_java() -> Check:
             "java", "warning", found, f"passed over: {', '.join(passed)}; set JAVA_HOME to a Java of version {java.LEAST} or newer"
         )
     return Check("java", "ok", found)
+
+
+def look_at_workers() -> Check:
+    """Sessions that somebody else makes run the Python that PYSPARK_PYTHON names, or the first `python3`."""
+    named = os.environ.get("PYSPARK_PYTHON")
+    found = shutil.which(named or "python3")
+    where = f"Spark's own sessions run {found or named or 'no python3'} in their workers"
+    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+        return Check("workers", "ok", where)
+    todo = "not this Python: make sessions with tws.session(), give yours to tws.register(…), or set PYSPARK_PYTHON=" + sys.executable
+    return Check("workers", "ok", where, todo)
 
 
 def look_at_spark() -> Check:
