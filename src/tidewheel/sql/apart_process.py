@@ -181,7 +181,7 @@ class _Lent:
         self._root = Path(job.get("root", _EVALUATOR))
         self._database = database(float("inf") if job["memory"] is None else job["memory"])
         self._session = self._database.take(self._root)
-        self._session.begin(_tables(job), job.get("others", {}), process.open)
+        self._session.begin(_tables(job), job.get("others", {}), process.open, job.get("at"))
 
     def __enter__(self) -> Session:
         self._process.runs(self._session.connection)

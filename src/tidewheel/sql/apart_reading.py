@@ -96,7 +96,7 @@ class ApartReading:
     def _ask(self, job: dict[str, Any]) -> None:
         tables = {name: (table.spec, table.about) for name, table in self._inputs.tables.items()}
         self._clock.wanted()
-        given = {**job, "root": str(self._inputs.root), "tables": tables, "others": dict(self._inputs.others)}
+        given = {**job, "root": str(self._inputs.root), "tables": tables, "others": dict(self._inputs.others), "at": self._inputs.at}
         self._apart = Apart(given, self._open, self._memory, self._clock.wanted)
         with self._working() as work:
             work.until((apart.BOUND, apart.DONE), self._clock.check)

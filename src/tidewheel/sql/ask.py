@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tidewheel.cluster.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.limits import NEVER, Limits
-from tidewheel.read.pinned import PinnedVersion
 from tidewheel.read.result import Result
-from tidewheel.sql import shapes
-from tidewheel.sql.apart_reading import ApartReading, parsed_apart
+from tidewheel.sql import clock, shapes
+from tidewheel.sql.answer import answered
+from tidewheel.sql.apart_reading import parsed_apart
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
-from tidewheel.sql.database import database
-from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.explain import ExplainResult
-from tidewheel.sql.hints import narrowed
 from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.parameters import Parameters, parameters_of
-from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.result import Makes, SqlResult, Text
+from tidewheel.sql.reading import Inputs
 from tidewheel.sql.statement import LONG, Statement, parse, remembered
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.summary import NAME, rewritten, standing_for
 from tidewheel.sql.system import system_table
 
 
@@ -75,40 +68,7 @@ def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limi
         shown = parse("SELECT name FROM system.tables ORDER BY name")
         assert isinstance(shown, Statement)
         statement = replace(shown, original=statement.original)
-    text = statement.original
-    inputs = _inputs(engine, statement)
-    if (summary := _summary(engine, statement, inputs, limits, values)) is not None:
-        return summary
-    if statement.direct is not None and len(inputs.tables) == 1:
-        (table,) = inputs.tables.values()
-        asked = asked_of(statement.direct, table.spec, values)
-        if asked is not None:
-            return DirectResult(engine.root, table, asked, limits, text)
-    _take_hints(statement, inputs, values)
-    makes: Makes = partial(Reading, database(limits.bytes)) if statement.bounded else ApartReading
-    if statement.explain:
-        return ExplainResult(makes, inputs, limits, Text(text, statement.text), values, statement.explain == "analyze")
-    return SqlResult(makes, inputs, limits, Text(text, statement.text), values)
-
-
-def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
-    for name, table in inputs.tables.items() if statement.hints else ():
-        narrow = narrowed((hint for hint in statement.hints if hint.table.lower() == name.lower()), table.spec, values)
-        if narrow is not None:
-            inputs.narrow[name] = narrow
-
-
-def _summary(engine: Engine, statement: Statement, inputs: Inputs, limits: Limits, values: Parameters) -> SqlResult | None:
-    """The answer from what chunks know of themselves, if that is all that is asked."""
-    asked, tables = statement.summary, list(inputs.tables.values())
-    if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
-        return None
-    table = tables[0]
-    found = standing_for(table.version, table.spec, asked.columns, table.query_at)
-    if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
-        return None
-    stands = Inputs(engine.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values)
+    return answered(statement, _inputs(engine, statement), values, limits, clock.moment())
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:

@@ -75,7 +75,8 @@ def _join(a: Box, b: Box) -> Box:
     return joined
 
 
-def _around(boxes: Iterable[Box]) -> Box:
+def around(boxes: Iterable[Box]) -> Box:
+    """The smallest box around all of them."""
     whole: Box | None = None
     for box in boxes:
         whole = box if whole is None else _join(whole, box)
@@ -83,7 +84,7 @@ def _around(boxes: Iterable[Box]) -> Box:
 
 
 def _hull(bounds: Bounds) -> Bounds:
-    return bounds if len(bounds.boxes) < 2 else Bounds((_around(bounds.boxes),), False)
+    return bounds if len(bounds.boxes) < 2 else Bounds((around(bounds.boxes),), False)
 
 
 def apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:
@@ -97,7 +98,7 @@ def apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:
     if len(columns) == 1:
         return _line(left, columns.pop())
     if len(left) > _MOST_UNEVEN:
-        return [_around(left)], False
+        return [around(left)], False
     even = True
     found: list[Box] = []
     while left:
@@ -125,7 +126,7 @@ def _line(boxes: list[Box], column: str) -> tuple[list[Box], bool]:
             merged.append((lo, hi))
     if len(merged) <= MOST_BOXES:
         return [{column: interval} if interval != (None, None) else {} for interval in merged], True
-    return [_around({column: interval} for interval in merged)], False
+    return [around({column: interval} for interval in merged)], False
 
 
 def _touches(hi: Any, lo: Any) -> bool:

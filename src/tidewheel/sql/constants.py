@@ -92,7 +92,7 @@ def given(value: Any, type_: pa.DataType) -> Any:
         return value
     if t.is_date32(type_) and type(value) is dt.date:
         return value
-    if t.is_timestamp(type_) and type(value) is dt.datetime and (value.tzinfo is None or type_.tz is not None):
+    if t.is_timestamp(type_) and type(value) is dt.datetime:  # with a zone or without: sessions are in UTC
         return _microseconds(value)
     raise NotDirectError
 

@@ -7,6 +7,7 @@ known; sessions are kept for the next one.
 from __future__ import annotations
 
 import atexit
+import datetime as dt
 import itertools
 import os
 import tempfile
@@ -23,6 +24,7 @@ from tidewheel.env.memory import machine_memory
 from tidewheel.errors import ClosedError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.expressions import quoted
+from tidewheel.sql import clock
 from tidewheel.sql.guards import guard
 from tidewheel.sql.mistakes import AGAIN, of_the_line_before
 from tidewheel.sql.parameters import Parameters
@@ -51,6 +53,7 @@ def connect(memory: int, threads: int | None = None) -> duckdb.DuckDBPyConnectio
     """A new database with nothing in it. `threads`: as many as the machine has cores, if none is given."""
     connection = duckdb.connect(":memory:")
     guard(connection)
+    clock.install(connection)
     folder = os.path.join(tempfile.gettempdir(), f"tidewheel-sql-{os.getpid()}-{next(_numbers)}")
     if threads is not None:
         connection.execute(f"SET threads = {threads}")
@@ -79,9 +82,15 @@ class Session:
         self.connection = connection
         self._sources: dict[str, TableSource] = {}
         self._others: list[str] = []
+        self._stopped = False
 
-    def begin(self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table | Streamed], opens: Open) -> None:
-        """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table."""
+    def begin(
+        self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table | Streamed], opens: Open, at: dt.datetime | None = None
+    ) -> None:
+        """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table; `at` is what time it is."""
+        if at is not None:
+            self._stopped = True
+            clock.stop(self.connection, at)
         for name, table in tables.items():
             source = self._sources.get(name.lower())
             if source is None or source.spec != table.spec:
@@ -129,6 +138,9 @@ class Session:
         for name in self._others:
             self.connection.unregister(name)
         self._others.clear()
+        if self._stopped:
+            clock.go_on(self.connection)
+            self._stopped = False
 
     def close(self) -> None:
         self._sources.clear()

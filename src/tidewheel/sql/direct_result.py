@@ -126,6 +126,15 @@ class DirectResult(StatementResult):
         return [self._last]
 
     @property
+    def is_total(self) -> bool:
+        """It is one row, made of all that is read."""
+        return self._asked.totals is not None
+
+    def most_rows(self) -> int | None:
+        """The most rows that it can have, if that is known before they are read."""
+        return self._last.most_rows()
+
+    @property
     def generations(self) -> dict[str, int]:
         return {self._table.spec.name: self._table.generation}
 

@@ -1,5 +1,5 @@
-"""Bounds that are plain to see in a statement, but that DuckDB does not hand to a scan: of times that are not in microseconds, and of
-whole numbers that are compared with broken ones.
+"""Bounds that are plain to see in a statement, but that DuckDB does not always hand to a scan: of times that are not in microseconds, of
+times beside a function that may fail, and of whole numbers that are compared with broken ones.
 
 They only prune, and are a little wider than what they say; DuckDB applies the condition itself. They are taken from conditions that
 every row of a table must satisfy: those of a WHERE over this table alone, or joined with nothing but inner joins.
@@ -108,7 +108,7 @@ def _condition(hint: Hint, spec: TableSpec, parameters: Parameters) -> list[wher
         value = value_of(hint.value, parameters) if hint.is_parameter else hint.value
     except LookupError:
         return []
-    if pa.types.is_timestamp(field.type) and field.type.unit != "us":
+    if pa.types.is_timestamp(field.type):
         found = _nanoseconds(value)
         unit = max(1000, TimeAxis(field.name, field.type.unit).nanos)
         return [] if found is None else list(_wider(field.name, hint.op, found, unit, pa.timestamp("ns", field.type.tz)))

@@ -7,6 +7,7 @@ as what DuckDB makes of it.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -55,6 +56,8 @@ class Inputs:
         self.others = others
         self.narrow: dict[str, Condition] = {}
         """What is known of all rows that are needed of a table, besides the filters of its scans."""
+        self.at: dt.datetime | None = None
+        """What time it is for the statement, if it asks."""
         self.generations = {name: table.generation for name, table in tables.items()} if generations is None else generations
 
     def scan(self, name: str, columns: list[str], condition: Condition | None, limits: Limits, left: float) -> Scan:
@@ -91,7 +94,7 @@ class Reading:
         self._reader: Any = None
         self.scans: list[Scan] = []
         try:
-            self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open))
+            self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open, inputs.at))
         except BaseException:
             self._sound = False
             self.close()

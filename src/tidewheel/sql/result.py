@@ -163,6 +163,11 @@ class SqlResult(StatementResult):
         return self._scans
 
     @property
+    def about(self) -> int:
+        """About how many rows its tables have."""
+        return sum(table.about for table in self._inputs.tables.values())
+
+    @property
     def generations(self) -> dict[str, int]:
         return self._inputs.generations
 

@@ -71,6 +71,11 @@ class Scan:
         """Of all its queries together."""
         return total([result.stats for result in self._results])
 
+    def most_rows(self) -> int | None:
+        """The most rows that it can have; None if that is not known before they are read."""
+        known = [result.known_rows() for result in self._results]
+        return None if None in known else sum(rows for rows in known if rows is not None)
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches()
 

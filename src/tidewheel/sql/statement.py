@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.read.bounded import is_bounded, walk
+from tidewheel.sql import clock
 from tidewheel.sql.changes import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
 from tidewheel.sql.hints import Hint, hints_of
 from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.nodes import Node
 from tidewheel.sql.parser import tree_of
 from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
 from tidewheel.sql.summary import Summary, summary_of
+from tidewheel.sql.texts import text_of
 from tidewheel.sql.tokens import Tokens, blanked
 
 _NOWHERE = (1 << 64) - 1
@@ -61,6 +64,20 @@ class Statement:
     direct: Direct | None
     bounded: bool
     """Whether it may run in this process: no single call of a function in it takes long, or makes much."""
+    node: Node
+    """Of its query; of a long one nothing, because it is looked at in a process apart."""
+    tells_time: bool
+    """It asks what time it is."""
+
+    def meaning(self, node: Node) -> Statement:
+        """The same statement, from another node that means the same."""
+        seen = list(walk(node))
+        facts = _Facts(self.original)
+        facts.look(seen)
+        direct = direct_of({"node": node}) if not self.explain else None
+        return replace(
+            self, text=text_of(node), summary=None, hints=facts.hints(seen), direct=direct, tables=tuple(facts.tables), node=node
+        )
 
 
 def parse(text: str) -> Statement | Change:
@@ -106,6 +123,8 @@ def parsed(text: str, original: str) -> Statement | Change:
         facts.hints(nodes),
         direct_of(tree) if not explain and not facts.system and len(text) <= LONG else None,
         is_bounded(nodes, text),
+        tree["node"] if len(text) <= LONG else {},
+        clock.is_asked(nodes),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -29,6 +30,8 @@ class StatementResult(Result):
         self._root = root
         self._written = written
         self._rows: int | None = None
+        self.before: Sequence[Scan] = ()
+        """What was read of tables before it was asked."""
         self.is_listed = True
         """Whether readings of it are told of in system.queries; not if it is a part of another statement, which is."""
 
@@ -69,7 +72,7 @@ class StatementResult(Result):
 
     def _costs(self, scans: list[Scan]) -> None:
         """Put what scans cost into the stats. The same object says more then: plans point to it."""
-        cost = total([scan.stats for scan in scans])
+        cost = total([scan.stats for scan in (*self.before, *scans)])
         for name in _COSTS:
             setattr(self.stats, name, getattr(cost, name))
 

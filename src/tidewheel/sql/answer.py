@@ -1,0 +1,166 @@
+"""The answer to a statement whose tables are pinned, in the shortest of three ways: from the index, as a query of one table, by DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import QueryError
+from tidewheel.read.limits import NEVER, Limits
+from tidewheel.read.pinned import PinnedVersion
+from tidewheel.sql.database import database
+from tidewheel.sql.direct import asked_of
+from tidewheel.sql.direct_result import DirectResult
+from tidewheel.sql.explain import ExplainResult
+from tidewheel.sql.hints import narrowed
+from tidewheel.sql.nodes import Node, walk
+from tidewheel.sql.parameters import Parameters, value_of
+from tidewheel.sql.reading import Inputs
+from tidewheel.sql.result import SqlResult, Text
+from tidewheel.sql.scan import Scan
+from tidewheel.sql.sharpen import sharpened
+from tidewheel.sql.small import MOST_READ, MOST_ROWS
+from tidewheel.sql.statement import Statement, parse
+from tidewheel.sql.statement_result import StatementResult
+from tidewheel.sql.summary import NAME, rewritten, standing_for
+from tidewheel.sql.texts import text_of
+
+_MOST_ASKED = 8
+"""Small queries that are answered before a statement."""
+
+
+def answered(
+    statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, before: _Before | None = None
+) -> StatementResult:
+    """`at`: what time it is for the statement. `before`: what else is answered before the statement that this one is a part of."""
+    if (short := _short(statement, inputs, values, limits)) is not None:
+        return short
+    inputs.at = at if statement.tells_time else None
+    first = before or _Before(inputs, values, limits, at)
+    better = _sharpened(statement, inputs, values, first)
+    if better is not statement:
+        try:
+            result = _direct(better, inputs, values, limits) or _long(better, inputs, values, limits)
+            result.before = first.scans if before is None else ()
+            return result
+        except QueryError:
+            pass  # what is wrong is said of the statement as it was written
+    return _long(statement, inputs, values, limits)
+
+
+def _short(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult | None:
+    return _summary(statement, inputs, limits, values) or _direct(statement, inputs, values, limits)
+
+
+def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> DirectResult | None:
+    """The answer by a query of one table, if it is no more than that."""
+    if statement.direct is None or len(named := {one.name.lower() for one in statement.tables}) != 1:
+        return None
+    table = next((table for name, table in inputs.tables.items() if name.lower() in named), None)
+    asked = None if table is None else asked_of(statement.direct, table.spec, values)
+    return None if table is None or asked is None else DirectResult(inputs.root, table, asked, limits, statement.original)
+
+
+def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult:
+    """The answer by DuckDB."""
+    _take_hints(statement, inputs, values)
+    place, text = database(limits.bytes), Text(statement.original, statement.text)
+    if statement.explain:
+        return ExplainResult(place, inputs, limits, text, values, statement.explain == "analyze")
+    return SqlResult(place, inputs, limits, text, values)
+
+
+def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
+    inputs.narrow.clear()
+    for name, table in inputs.tables.items() if statement.hints else ():
+        narrow = narrowed((hint for hint in statement.hints if hint.table.lower() == name.lower()), table.spec, values)
+        if narrow is not None:
+            inputs.narrow[name] = narrow
+
+
+def _summary(statement: Statement, inputs: Inputs, limits: Limits, values: Parameters) -> SqlResult | None:
+    """The answer from what chunks know of themselves, if that is all that is asked."""
+    asked, tables = statement.summary, list(inputs.tables.values())
+    if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
+        return None
+    table = tables[0]
+    found = standing_for(table.version, table.spec, asked.columns, table.query_at)
+    if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
+        return None
+    stands = Inputs(inputs.root, {}, {NAME: found[0]}, inputs.generations)
+    return SqlResult(database(limits.bytes), stands, limits, Text(statement.original, run), values)
+
+
+# ---- with more conditions -------------------------------------------------------------------------------------
+
+
+def _sharpened(statement: Statement, inputs: Inputs, values: Parameters, before: _Before) -> Statement:
+    """The statement with conditions that reach its scans, or itself."""
+    if not inputs.tables or any(node.get("schema_name") for node in walk(statement.node) if node.get("type") == "BASE_TABLE"):
+        return statement
+    node = sharpened(statement.node, inputs.tables, values, before.at, before.rows)
+    return statement if node is statement.node else statement.meaning(node)
+
+
+class _Before:
+    """Answers small queries before the statement that they are a part of, from the same versions of its tables."""
+
+    def __init__(self, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime) -> None:
+        self._inputs = inputs
+        self._values = values
+        self._limits = replace(limits, rows=NEVER)
+        self.at = at
+        self._left = _MOST_ASKED
+        self._known: dict[str, pa.Table | None] = {}
+        self.scans: list[Scan] = []
+
+    def rows(self, query: Node) -> pa.Table | None:
+        """None if it is not small, or cannot be answered by itself."""
+        text = text_of(query)
+        if text not in self._known:
+            if not self._left:
+                return None
+            self._left -= 1
+            self._known[text] = None  # also for a query within itself
+            self._known[text] = self._answer(text)
+        return self._known[text]
+
+    def _answer(self, text: str) -> pa.Table | None:
+        try:
+            statement = parse(text)
+            if not isinstance(statement, Statement):
+                return None
+            named = {one.name.lower() for one in statement.tables}
+            tables = {name: table for name, table in self._inputs.tables.items() if name.lower() in named}
+            result = answered(statement, Inputs(self._inputs.root, tables, {}), self._given(statement), self._limits, self.at, self)
+        except (QueryError, LookupError):  # it needs the rest of the statement, or is wrong
+            return None
+        result.is_listed = False
+        if not _is_small(result):
+            return None
+        rows = _taken(result)
+        self.scans += result.scans
+        return rows
+
+    def _given(self, statement: Statement) -> Parameters:
+        """Those of the parameters that are asked for."""
+        names = {node["identifier"] for node in walk(statement.node) if node.get("class") == "PARAMETER"}
+        return {name: value_of(name, self._values) for name in names} or None
+
+
+def _is_small(result: StatementResult) -> bool:
+    """Whether little is read for it. A total is read at the speed of memory, and takes the place of what DuckDB would do."""
+    if isinstance(result, DirectResult):
+        return result.is_total or (rows := result.most_rows()) is not None and rows <= MOST_READ
+    return isinstance(result, SqlResult) and result.about <= MOST_READ
+
+
+def _taken(result: StatementResult) -> pa.Table | None:
+    """Its rows, each once; None if they are many."""
+    rows = result.to_arrow()
+    if rows.num_columns == 1 and rows.num_rows > 1:
+        rows = pa.table([pc.unique(rows.column(0))], rows.schema.names)
+    return rows if rows.num_rows <= MOST_ROWS else None

@@ -1,0 +1,182 @@
+"""Constants of a statement that are more than a literal: now() - INTERVAL '5 minutes', (SELECT max(ts) FROM taxi), $from::TIMESTAMP.
+
+Their values are what DuckDB makes of them; the shortest and most frequent ones are made here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidewheel.sql import clock, nodes
+from tidewheel.sql.nodes import Node, arguments, cast_to
+from tidewheel.sql.parameters import Parameters, value_of
+from tidewheel.sql.parser import parser
+from tidewheel.sql.texts import lone, text_of
+
+SAFE = frozenset(
+    {
+        *clock.FUNCTIONS, "+", "-", "*", "/", "//", "%", "||", "abs", "ceil", "ceiling", "concat", "date_add", "date_part",
+        "date_trunc", "datepart", "datetrunc", "day", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "floor", "greatest", "hour",
+        "last_day", "least", "left", "list_value", "lower", "make_date", "make_timestamp", "make_timestamp_ms",
+        "make_timestamp_ns", "make_timestamptz", "minute", "month", "round", "strptime", "substr", "substring", "time_bucket",
+        "timezone", "to_days", "to_hours", "to_microseconds", "to_milliseconds", "to_minutes", "to_months", "to_seconds",
+        "to_timestamp", "to_weeks", "to_years", "trim", "trunc", "upper", "year",
+    }
+)  # fmt: skip
+"""Functions that tell the same whenever they are asked, take no time to speak of and make nothing large."""
+
+_DEEPEST = 30
+_LONGEST = 5_000
+"""Characters of a constant, once it is written out."""
+
+Scalar = Callable[[Node], pa.Scalar | None]
+"""The value of a query of one row and one column, if it is to be had now."""
+
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_SPAN = re.compile(r"(?i)\s*(\d{1,9})\s+(second|minute|hour|day|week)s?\s*")
+
+
+class Folder:
+    """Finds the values of constants in one statement, at one moment."""
+
+    def __init__(self, parameters: Parameters, at: dt.datetime, scalar: Scalar, is_column: Callable[[str], bool]) -> None:
+        """`is_column`: whether a name could be that of a column, and so is no word for the time."""
+        self._parameters = parameters
+        self._at = at
+        self._scalar = scalar
+        self._is_column = is_column
+
+    def value(self, node: Node) -> pa.Scalar | None:
+        """What a constant is; None if it is none, or null, or an error (which is DuckDB's to say)."""
+        if (quick := self._quick(node)) is not None:
+            return quick
+        plain = self._plain(node, 0)
+        return None if plain is None else self._evaluated(plain)
+
+    def _quick(self, node: Node) -> pa.Scalar | None:
+        """Literals, parameters and moments around now."""
+        match node:
+            case {"class": "CONSTANT", "literal": {"kind": kind, "text": text}}:
+                return _literal(kind, text)
+            case {"class": "PARAMETER", "identifier": name}:
+                return self._parameter(name)
+            case {"class": "CAST", "child": {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}}:
+                plain = cast_to(node) == "TIMESTAMP" and _DATE.fullmatch(text)
+                return pa.scalar(dt.datetime.fromisoformat(text), pa.timestamp("us")) if plain else None
+            case {"class": "FUNCTION", "function_name": "now", "arguments": []}:
+                return pa.scalar(self._at, pa.timestamp("us", "UTC"))
+            case {"class": "COLUMN_REF", "column_names": ["current_timestamp"]} if not self._is_column("current_timestamp"):
+                return pa.scalar(self._at, pa.timestamp("us", "UTC"))
+            case {"class": "CAST", "child": {"class": "FUNCTION" | "COLUMN_REF"} as child} if cast_to(node) == "TIMESTAMP":
+                return None if (of := self._quick(child)) is None else of.cast(pa.timestamp("us"))
+            case {"class": "FUNCTION", "function_name": "+" | "-" as sign, "arguments": [_, _]}:
+                left, right = arguments(node)
+                at, span = self._quick(left), _span(right)
+                if at is not None and span is not None:
+                    return pa.scalar(at.value + (span if sign == "+" else -span), at.type)
+        return None
+
+    def _parameter(self, name: str) -> pa.Scalar | None:
+        try:
+            value = value_of(name, self._parameters)
+        except LookupError:
+            return None
+        if isinstance(value, dt.datetime):
+            return pa.scalar(value, pa.timestamp("us", "UTC" if value.tzinfo else None))
+        return pa.scalar(value) if type(value) in (str, int, float) and (type(value) is not int or abs(value) < 1 << 63) else None
+
+    def _plain(self, node: Node, depth: int) -> Node | None:
+        """A constant with values in place of its queries; None if it is no constant."""
+        if depth > _DEEPEST:
+            return None
+        match node:
+            case {"class": "CONSTANT"} | {"class": "PARAMETER"}:
+                return node
+            case {"class": "CAST", "child": child}:
+                inner = self._plain(child, depth + 1)
+                return None if inner is None else node if inner is child else node | {"child": inner}
+            case {"class": "COLUMN_REF", "column_names": [name]}:
+                return node if name.lower() in clock.WORDS and not self._is_column(name) else None
+            case {"class": "FUNCTION", "function_name": name} if name.lower() in SAFE and not _is_special(node):
+                given = [self._plain(one, depth + 1) for one in arguments(node)]
+                if any(one is None for one in given):
+                    return None
+                return node | {"arguments": [{"name": "", "expression": one} for one in given]}
+            case {"class": "SUBQUERY", "subquery_type": "SCALAR", "subquery": {"node": query}}:
+                found = self._scalar(query)
+                return None if found is None else literal(found)
+        return None
+
+    def _evaluated(self, node: Node) -> pa.Scalar | None:
+        names = {one["identifier"] for one in nodes.walk(node) if one.get("class") == "PARAMETER"}
+        try:
+            given = {name: value_of(name, self._parameters) for name in names}
+            text = text_of(lone(node))
+            if len(text) > _LONGEST:
+                return None
+            with parser() as cursor:
+                clock.stop(cursor, self._at)
+                found = cursor.sql(text, params=given or None).to_arrow_table().column(0)[0]
+        except (LookupError, duckdb.Error, pa.ArrowException):
+            return None
+        return found if found.is_valid else None
+
+
+def _literal(kind: str, text: str) -> pa.Scalar | None:
+    if kind == "STRING":
+        return pa.scalar(text)
+    if kind == "INTEGER" and text.lstrip("-").isdecimal() and len(text) < 19:
+        return pa.scalar(int(text))
+    return None
+
+
+def _is_special(node: Node) -> bool:
+    """Whether more is asked of a function than its value."""
+    more = ("filter", "distinct", "schema", "catalog", "export_state")
+    return any(node.get(part) for part in more) or bool((node.get("order_bys") or {}).get("orders"))
+
+
+def _span(node: Node) -> int | None:
+    """The microseconds of INTERVAL '5 minutes' and of INTERVAL 5 MINUTE; None if that is not plain."""
+    match node:
+        case {"class": "CAST", "child": {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}} if cast_to(node) == "INTERVAL":
+            found = _SPAN.fullmatch(text)
+            return int(found[1]) * _UNITS[found[2].lower()] * 1_000_000 if found else None
+        case {"class": "FUNCTION", "function_name": name} if name.startswith("to_") and name[3:-1] in _UNITS:
+            (number,) = arguments(node) or [{}]
+            while number.get("class") in ("CAST", "FUNCTION"):
+                if number["class"] == "FUNCTION" and number["function_name"] != "trunc":
+                    return None
+                number = number["child"] if number["class"] == "CAST" else arguments(number)[0]
+            said = number.get("literal") or {}
+            if said.get("kind") == "INTEGER" and said["text"].isdecimal() and len(said["text"]) < 10:
+                return int(said["text"]) * _UNITS[name[3:-1]] * 1_000_000
+    return None
+
+
+def literal(value: pa.Scalar) -> Node | None:
+    """A constant for a value, of its own type; None if there is no plain one."""
+    t, type_ = pa.types, value.type
+    if not value.is_valid:
+        return None
+    try:
+        if t.is_integer(type_):
+            return nodes.cast(nodes.constant(str(value.as_py()), "INTEGER"), "UBIGINT" if t.is_uint64(type_) else "BIGINT")
+        if t.is_string(type_) or t.is_large_string(type_):
+            return None if "\0" in value.as_py() else nodes.constant(value.as_py(), "STRING")
+        if t.is_date32(type_):
+            return nodes.cast(nodes.constant(value.as_py().isoformat(), "STRING"), "DATE")
+        if t.is_timestamp(type_) and type_.unit == "us":
+            moment: Any = value.as_py()
+            text = moment.astimezone(dt.UTC).replace(tzinfo=None) if type_.tz else moment
+            return nodes.cast(nodes.constant(f"{text}" + ("+00" if type_.tz else ""), "STRING"), "TIMESTAMPTZ" if type_.tz else "TIMESTAMP")
+    except (ValueError, OverflowError):  # a time that Python has no date for
+        pass
+    return None

@@ -1,0 +1,75 @@
+"""Nodes of the trees that DuckDB makes of statements: how they are made here, and gone through.
+
+Trees are never changed: what is changed is a copy, which has all that stayed in common with the tree it is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Node = dict[str, Any]
+
+_PLACELESS = {"alias": "", "query_location": (1 << 64) - 1, "query_location_length": 0}
+
+
+def constant(text: str, kind: str) -> Node:
+    """`kind`: STRING, INTEGER or NUMERIC."""
+    return {"class": "CONSTANT", "type": "VALUE_CONSTANT", **_PLACELESS, "literal": {"kind": kind, "text": text}}
+
+
+def cast(child: Node, type_name: str) -> Node:
+    named = {"catalog": "", "schema": "", "type_name": type_name, "children": [], "qualified_name": {"path": [type_name]}}
+    type_ = {"class": "TYPE", "type": "TYPE", **_PLACELESS, **named}
+    return {"class": "CAST", "type": "OPERATOR_CAST", **_PLACELESS, "child": child, "try_cast": False, "type_expr": type_}
+
+
+def truth(value: bool) -> Node:
+    return cast(constant("t" if value else "f", "STRING"), "BOOLEAN")
+
+
+def comparison(kind: str, left: Node, right: Node) -> Node:
+    return {"class": "COMPARISON", "type": kind, **_PLACELESS, "left": left, "right": right}
+
+
+def one_of(subject: Node, values: Sequence[Node]) -> Node:
+    return {"class": "OPERATOR", "type": "COMPARE_IN", **_PLACELESS, "children": [subject, *values]}
+
+
+def both(*conditions: Node) -> Node:
+    return _joined("CONJUNCTION_AND", conditions)
+
+
+def either(*conditions: Node) -> Node:
+    return _joined("CONJUNCTION_OR", conditions)
+
+
+def _joined(kind: str, conditions: Sequence[Node]) -> Node:
+    if len(conditions) == 1:
+        return conditions[0]
+    return {"class": "CONJUNCTION", "type": kind, **_PLACELESS, "children": list(conditions)}
+
+
+def cast_to(node: Node) -> str:
+    """The name of the type that something is cast to, in capitals; of anything else, and of a cast that may fail, nothing."""
+    if node.get("class") != "CAST" or node.get("try_cast"):
+        return ""
+    return str(node["type_expr"].get("type_name", "")).upper()
+
+
+def arguments(node: Node) -> list[Node]:
+    """Of a function."""
+    return [one.get("expression", one) for one in node.get("arguments") or ()]
+
+
+def walk(tree: Any) -> Iterator[Node]:
+    """Every node but constants, of which there may be very many. Without recursion: statements can be deeper than Python goes."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if node.get("class") != "CONSTANT":
+                yield node
+                left.extend(value for value in node.values() if value.__class__ in (dict, list))
+        elif isinstance(node, list):
+            left.extend(node)

@@ -1,0 +1,124 @@
+"""The `where` of a query of one table: what it says about key and time becomes bounds of the query, and its moment is fixed.
+
+The condition itself stays, and decides about rows. What is wrong with it is found where it is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidewheel.errors import QueryError
+from tidewheel.model.query import Query
+from tidewheel.model.schema import Ip, TableSpec, ZOrder
+from tidewheel.read.result import Result
+from tidewheel.sql import clock, nodes
+from tidewheel.sql.bounds import bounds_of
+from tidewheel.sql.boxes import Box, around
+from tidewheel.sql.constants import NotDirectError
+from tidewheel.sql.forms import Given, Reader
+from tidewheel.sql.nodes import Node
+from tidewheel.sql.parser import tree_of
+from tidewheel.sql.predicates import all_of
+from tidewheel.sql.sharpen import sharpened
+from tidewheel.sql.small import conjuncts
+from tidewheel.sql.texts import lone, text_of
+
+_NAME = "t"
+_LONGEST = 20_000
+
+
+def bounded(query: Query, spec: TableSpec) -> Query:
+    """A query with the same answer that reads no more than its `where` leaves; the query itself if there is nothing to add."""
+    text = query.where
+    if not isinstance(text, str) or len(text) > _LONGEST or not _may_say(text, spec):
+        return query
+    try:
+        tree = tree_of(f"SELECT 1 FROM {_NAME} WHERE ({text}\n)")
+    except QueryError:
+        return query
+    node = tree.get("node", {}) if isinstance(tree, dict) else {}
+    if node.get("type") != "SELECT_NODE" or (condition := node.get("where_clause")) is None or _has_more(node):
+        return query
+    at = clock.moment()
+    names = {name.lower() for name in spec.schema.names}
+    if clock.is_asked(nodes.walk(condition)):
+        text = text_of(lone(clock.fixed(condition, at, names))).removeprefix("SELECT ")
+    found = sharpened(node, {_NAME: _Alone(spec)}, None, at, lambda _: None)["where_clause"]
+    return replace(_narrowed(query, spec, _box(found, spec)), where=text)
+
+
+def _may_say(text: str, spec: TableSpec) -> bool:
+    """Whether it names the key, the time, or what time it is."""
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    named = {word for name in (*spec.key.columns, spec.time.column) for word in re.findall(r"\w+", name.lower())}
+    return not words.isdisjoint(named | clock.FUNCTIONS | clock.WORDS)
+
+
+def _has_more(node: Node) -> bool:
+    """Whether it is more than a condition, or has a query in it: that is refused later."""
+    parts = ("group_expressions", "having", "sample", "qualify", "modifiers")
+    return any(node.get(part) for part in parts) or any(one.get("class") == "SUBQUERY" for one in nodes.walk(node["where_clause"]))
+
+
+def _box(condition: Node, spec: TableSpec) -> Box:
+    """A box around all rows that satisfy it, as far as it is understood."""
+    reader = Reader(_NAME, spec, {})
+    known = []
+    left = [condition]
+    while left:
+        one = left.pop()
+        parts = conjuncts(one)
+        if len(parts) > 1:
+            left += parts
+            continue
+        with suppress(NotDirectError):
+            known.append(reader.condition(one, 0)(Given((), None)))
+    boxes = bounds_of(all_of(known), spec).boxes
+    return around(boxes) if boxes else {}
+
+
+def _narrowed(query: Query, spec: TableSpec, box: Box) -> Query:
+    """With the bounds of a box where the query has none, or wider ones."""
+    changes: dict[str, Any] = {}
+    if (time := box.get(spec.time.column)) is not None:
+        try:
+            first, last = _both(query.time, time, spec)
+        except QueryError:
+            return query
+        changes["time"] = first, last
+    if query.key is None and query.box is None:
+        columns = spec.key.columns
+        if isinstance(spec.key, ZOrder):
+            ends = [box.get(column, (None, None)) for column in columns]
+            corners = tuple(lo for lo, _ in ends) + tuple(hi for _, hi in ends)
+            if any(corner is not None for corner in corners):
+                changes["box"] = corners
+        elif not isinstance(spec.key, Ip) and columns[0] in box:
+            changes["key"] = box[columns[0]]
+    return replace(query, **changes) if changes else query
+
+
+def _both(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, Any]:
+    """What two intervals of time have in common."""
+    if asked is None:
+        return found
+    pair = asked if isinstance(asked, (tuple, list)) else (asked, asked)
+    if len(pair) != 2:
+        raise QueryError("not an interval")
+    lo, hi = spec.time.interval(*pair)
+    return lo if found[0] is None else max(lo, found[0]), hi if found[1] is None else min(hi, found[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """The table as a statement sees it, with nothing in it."""
+
+    spec: TableSpec
+    generation: int = 0
+    about: int = 0
+
+    def query(self, query: Query) -> Result:
+        raise NotImplementedError("nothing is read of it")
