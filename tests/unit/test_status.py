@@ -17,7 +17,7 @@ import tidewheel as tw
 from tidewheel.surfaces.status.look import Look, StreamLook, TableLook, look, picture
 from tidewheel.surfaces.status.view import amount, drawn, rate, size, span
 
-TAXI = TableLook("taxi", 1000, 400, 600, 3, 1, 5000, 70_000, 9, newest=990.0, metrics={"rows": 1000.0, "rejected": 2.0, "waits": 0.0})
+TAXI = TableLook("taxi", 1000, 400, 600, 3, 1, 5000, 70_000, 9, 2, newest=990.0, metrics={"rows": 1000.0, "rejected": 2.0, "waits": 0.0})
 BEFORE = Look(Path("wh"), 50.0, 998.0, 4711, (TAXI,), ())
 
 
@@ -114,3 +114,13 @@ def test_the_newest_row_of_a_table(tmp_path: Path, type_: pa.DataType, rule: Any
     found = said["tables"][0]
     assert found["rows"] == found["fresh_rows"] == 1 and found["rows_per_second"] > 0 and said["owner"] is None and said["streams"] == []
     assert 0 <= found["lag_seconds"] < (86_400 + 60 if unit is None else 60)
+
+
+def test_rejects_are_not_forgotten(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
+    with tw.open(tmp_path / "wh") as wh:
+        bad = [{"k": 1, "ts": 1}, {"k": None, "ts": 1}, {"k": 2, "ts": None}]
+        wh.create_table("t", schema, time="ts", key="k").insert(bad, on_bad="reject")
+        assert look(wh, tmp_path / "wh").tables[0].rejected == 2
+    with tw.open(tmp_path / "wh") as wh:
+        assert picture(look(wh, tmp_path / "wh"), None)["tables"][0]["rejected"] == 2

@@ -42,7 +42,7 @@ class Stats:
     leaves_read: int = 0
     leaves_skipped: int = 0
     rows_scanned: int = 0
-    """Rows whose key or time had to be looked at."""
+    """Rows that were read, or whose key or time had to be looked at to find them. Until a result is read, the latter alone."""
     rows_returned: int = 0
     bytes: int = 0
     milliseconds: float = 0.0

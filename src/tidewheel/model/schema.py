@@ -213,7 +213,12 @@ def as_schema(schema: Any) -> pa.Schema:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """' Did you mean …?' when something near is known, else the empty string."""
+    """' Did you mean …?' when something near is known, else the empty string: also for what is known itself, which is not what is wrong."""
+    if name in known:
+        return ""
+    alike = [one for one in known if one.lower() == name.lower()]
+    if len(alike) == 1:
+        return f" Did you mean {alike[0]!r}? Upper and lower case count."
     near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

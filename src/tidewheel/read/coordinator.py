@@ -210,7 +210,7 @@ def check_corrupt(on_corrupt: Any) -> None:
 
 
 def sort_keys(coordinator: Coordinator, order_by: Any, names: Sequence[str]) -> list[SortKey]:
-    keys = parse_order(order_by)
+    keys = parse_order(order_by, names)
     for key in keys:
         if key.column not in names:
             hint = nearest(key.column, list(names))

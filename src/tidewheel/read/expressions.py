@@ -267,7 +267,7 @@ def run(
         hint = "group by fewer columns, narrow the query, or raise max_bytes="
         raise LimitError(f"the query needs more than {shown(memory)} of memory to group its rows; {hint}: {e}") from None
     except duckdb.Error as e:
-        raise QueryError(_explain(str(e), names)) from None
+        raise QueryError(_explain(str(e), names, sql)) from None
     except RuntimeError as e:
         if str(e) == "Query interrupted":  # what DuckDB makes of a Ctrl-C that it notices itself
             raise KeyboardInterrupt from None
@@ -327,11 +327,14 @@ class _Statement:
                 self._cursor.interrupt()
 
 
-def _explain(message: str, names: list[str]) -> str:
+def _explain(message: str, names: list[str], sql: str) -> str:
     first = message.split("\n")[0]
     first = first.split(" Error: ", 1)[-1]
     quoted = first.split('"')
-    hint = nearest(quoted[1], names) if "not found" in first and len(quoted) > 2 else ""
+    missing = quoted[1] if "not found" in first and len(quoted) > 2 else ""
+    hint = nearest(missing, names) if missing else ""
+    if missing and not hint and f'"{missing}"' in sql:
+        hint = f" A text is written in single quotes: '{missing}'."
     return f"{first}{hint}" if hint or "not found" not in first else f"{first} Columns: {', '.join(names)}"
 
 

@@ -81,7 +81,8 @@ class LocalResult(PipedResult):
         self._scan = None
 
     def _run(self, size: int, whole: bool, of: Cancellable | None, most: float | None = None) -> Iterator[pa.RecordBatch]:
-        totals = self._pipeline.totals
+        totals, found, enough = self._pipeline.totals, self._alive().found, self._pipeline.stops_at
+        self.stats.rows_scanned = max(found.rows_scanned, found.rows if enough is None else min(found.rows, enough))
         if totals is None:
             return super()._run(size, whole, of, most)
         return self._folded(totals, Watch(self._pipeline.limits, self if of is None else of, self._planned), most)

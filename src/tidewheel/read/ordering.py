@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ from tidewheel.read.limits import Watch
 _MANY = 1 << 17
 """Rows from which on sorting takes long enough to be watched."""
 
-_TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s",]+))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
+_TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|(.*?\S))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
+_TERMS = re.compile(r"""(?:"(?:[^"]|"")*"|[^",])+""")
+"""What is between commas; within quotes, a comma is part of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +28,31 @@ class SortKey:
     descending: bool
 
 
-def parse_order(order_by: Any) -> list[SortKey]:
-    """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last."""
-    if order_by is None:
-        return []
+def parse_order(order_by: Any, names: Sequence[str] = ()) -> list[SortKey]:
+    """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last. A name with blanks or commas stands in quotes, as in '"a b" desc'; in a
+    list, a whole name of `names` needs none."""
     if not isinstance(order_by, (str, list, tuple)):
-        raise QueryError(f"order_by is like 'ts desc, plate', not {order_by!r}")
-    terms = order_by.split(",") if isinstance(order_by, str) else list(order_by)
-    keys = []
-    for term in terms:
-        match = _TERM.fullmatch(term) if isinstance(term, str) else None
-        if match is None:
-            raise QueryError(f"order_by is like 'ts desc, plate', not {order_by!r}")
-        keys.append(SortKey(match[1].replace('""', '"') if match[1] else match[2], (match[3] or "").lower() == "desc"))
-    return keys
+        raise QueryError(_like(order_by))
+    terms = _TERMS.findall(order_by) if isinstance(order_by, str) else list(order_by)
+    if isinstance(order_by, str) and (not terms or ",".join(terms) != order_by):
+        raise QueryError(_like(order_by))
+    return [_key(term, names, order_by) for term in terms]
+
+
+def _key(term: Any, names: Sequence[str], order_by: Any) -> SortKey:
+    if isinstance(term, str) and term in names:
+        return SortKey(term, False)
+    found = _TERM.fullmatch(term) if isinstance(term, str) else None
+    if found is None:
+        raise QueryError(_like(order_by))
+    column = found[1].replace('""', '"') if found[1] else found[2]
+    if not found[1] and column not in names and re.search(r'[\s"]', column):
+        raise QueryError(_like(order_by))
+    return SortKey(column, (found[3] or "").lower() == "desc")
+
+
+def _like(order_by: Any) -> str:
+    return f"order_by is like 'ts desc, plate', and names with blanks or commas stand in quotes, like '\"a b\" desc'; not {order_by!r}"
 
 
 def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:

@@ -12,6 +12,7 @@ from tidewheel.errors import QueryError
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.sql.database import database
+from tidewheel.sql.describing import described
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.explain import ExplainResult
@@ -22,7 +23,7 @@ from tidewheel.sql.reading import Inputs
 from tidewheel.sql.result import SqlResult, Text
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.sharpen import sharpened
-from tidewheel.sql.small import MOST_READ, MOST_ROWS
+from tidewheel.sql.small import MOST_ROWS
 from tidewheel.sql.statement import Statement, parse
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.summary import NAME, rewritten, standing_for
@@ -67,7 +68,7 @@ def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Li
 def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult:
     """The answer by DuckDB."""
     _take_hints(statement, inputs, values)
-    place, text = database(limits.bytes), Text(statement.original, statement.text)
+    place, text = database(limits.bytes), Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
         return ExplainResult(place, inputs, limits, text, values, statement.explain == "analyze")
     return SqlResult(place, inputs, limits, text, values)
@@ -117,18 +118,18 @@ class _Before:
         self._known: dict[str, pa.Table | None] = {}
         self.scans: list[Scan] = []
 
-    def rows(self, query: Node) -> pa.Table | None:
-        """None if it is not small, or cannot be answered by itself."""
+    def rows(self, query: Node, most: int) -> pa.Table | None:
+        """None if more rows are read for it, or it cannot be answered by itself."""
         text = text_of(query)
         if text not in self._known:
             if not self._left:
                 return None
             self._left -= 1
             self._known[text] = None  # also for a query within itself
-            self._known[text] = self._answer(text)
+            self._known[text] = self._answer(text, most)
         return self._known[text]
 
-    def _answer(self, text: str) -> pa.Table | None:
+    def _answer(self, text: str, most: int) -> pa.Table | None:
         try:
             statement = parse(text)
             if not isinstance(statement, Statement):
@@ -139,7 +140,7 @@ class _Before:
         except (QueryError, LookupError):  # it needs the rest of the statement, or is wrong
             return None
         result.is_listed = False
-        if not _is_small(result):
+        if not _is_small(result, most):
             return None
         rows = _taken(result)
         self.scans += result.scans
@@ -151,11 +152,11 @@ class _Before:
         return {name: value_of(name, self._values) for name in names} or None
 
 
-def _is_small(result: StatementResult) -> bool:
+def _is_small(result: StatementResult, most: int) -> bool:
     """Whether little is read for it. A total is read at the speed of memory, and takes the place of what DuckDB would do."""
     if isinstance(result, DirectResult):
-        return result.is_total or (rows := result.most_rows()) is not None and rows <= MOST_READ
-    return isinstance(result, SqlResult) and result.about <= MOST_READ
+        return result.is_total or (rows := result.most_rows()) is not None and rows <= most
+    return isinstance(result, SqlResult) and result.about <= most
 
 
 def _taken(result: StatementResult) -> pa.Table | None:

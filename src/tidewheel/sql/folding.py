@@ -32,6 +32,7 @@ SAFE = frozenset(
 """Functions that tell the same whenever they are asked, take no time to speak of and make nothing large."""
 
 _DEEPEST = 30
+_GROUPED = ("group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
 _LONGEST = 5_000
 """Characters of a constant, once it is written out."""
 
@@ -110,9 +111,37 @@ class Folder:
                     return None
                 return node | {"arguments": [{"name": "", "expression": one} for one in given]}
             case {"class": "SUBQUERY", "subquery_type": "SCALAR", "subquery": {"node": query}}:
+                item = self._with_totals(query)
+                if item is not None:
+                    return self._plain(item, depth + 1)
                 found = self._scalar(query)
                 return None if found is None else literal(found)
         return None
+
+    def _with_totals(self, query: Node) -> Node | None:
+        """Of (SELECT max(ts) - INTERVAL … FROM taxi): what it selects, with values for its totals, because the index may know them. None if
+        it selects a total itself, or something else."""
+        items = query.get("select_list") or [{}]
+        if (
+            len(items) != 1
+            or any(query.get(part) for part in _GROUPED)
+            or _is_total(items[0])
+            or items[0].get("class") not in ("FUNCTION", "CAST")
+        ):
+            return None
+        return self._filled(items[0], query) if any(_is_total(node) for node in nodes.walk(items[0])) else None
+
+    def _filled(self, node: Node, query: Node) -> Node | None:
+        if _is_total(node):
+            found = self._scalar(query | {"select_list": [node | {"alias": ""}]})
+            return None if found is None else literal(found)
+        if node.get("class") == "CAST":
+            inner = self._filled(node["child"], query)
+            return None if inner is None else node | {"child": inner}
+        if node.get("class") != "FUNCTION":
+            return node
+        given = [self._filled(one, query) for one in arguments(node)]
+        return None if None in given else node | {"arguments": [{"name": "", "expression": one} for one in given]}
 
     def _evaluated(self, node: Node) -> pa.Scalar | None:
         names = {one["identifier"] for one in nodes.walk(node) if one.get("class") == "PARAMETER"}
@@ -135,6 +164,12 @@ def _literal(kind: str, text: str) -> pa.Scalar | None:
     if kind == "INTEGER" and text.lstrip("-").isdecimal() and len(text) < 19:
         return pa.scalar(int(text))
     return None
+
+
+def _is_total(node: Node) -> bool:
+    return (
+        node.get("class") == "FUNCTION" and node["function_name"].lower() in ("min", "max", "count", "count_star") and not _is_special(node)
+    )
 
 
 def _is_special(node: Node) -> bool:

@@ -27,8 +27,8 @@ _DEEPEST = 100
 _WIDE = 16
 """Of many values, gaps that are wider than this part of all are left out."""
 
-Values = Callable[[Node], pa.Array | None]
-"""The values of a query of one column, if they are few and to be had now."""
+Values = Callable[[Node, Column], pa.Array | None]
+"""The values of a query, which a column is compared with, if they are few and to be had now."""
 Others = Callable[[Node, Node], pa.Array | None]
 """The values that an expression over another table can have, for a row of a column's table: again if they are few."""
 
@@ -118,7 +118,9 @@ class Finder:
                 return self._begins(name.lower(), *arguments(node))
             case {"class": "SUBQUERY", "subquery_type": "ANY", "comparison_type": "COMPARE_EQUAL", "child": child} if not negated:
                 column = self._scope.column(child)
-                return None if column is None or not column.indexed else self._is_one_of(child, self._values(node["subquery"]["node"]))
+                return (
+                    None if column is None or not column.indexed else self._is_one_of(child, self._values(node["subquery"]["node"], column))
+                )
             case {"class": "SUBQUERY", "subquery_type": "EXISTS", "subquery": {"node": query}} if not negated:
                 known = [
                     one for subject, values in self._exists(query, self._scope) if (one := self._is_one_of(subject, values)) is not None
@@ -154,6 +156,8 @@ class Finder:
         bare, span = found
         of = self._scope.column(bare)
         if of is None or not of.indexed or (node := _bounded(bare, of, span)) is None:
+            return None
+        if bare is not subject and pa.types.is_date(of.type):  # DuckDB has answers of its own to date_trunc('hour', day) > …
             return None
         same = bare is subject and pa.types.is_timestamp(of.type) and of.type.unit == "us"
         return Implied(node, same, not _is_plain(constant, value) or bare is not subject)

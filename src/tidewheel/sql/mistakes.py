@@ -40,8 +40,10 @@ def said_by_duckdb(message: str, columns: list[str] | None = None) -> str:
     said = _KIND.sub("", message).replace("Values list ", "Table ").strip()
     said = _CANDIDATES.sub(r"\1\t…\n", said)
     missing = re.search(r'[Cc]olumn (?:named )?"([^"]+)"', said)
-    if columns and missing and not any(hint in said for hint in _HINTED):
-        hint = nearest(missing[1], columns)
+    if columns and missing and "not found" in said and not any(name.lower() == missing[1].lower() for name in columns):
+        hint = "" if any(hint in said for hint in _HINTED) else nearest(missing[1], columns)
+        if re.search(rf'^LINE \d+: .*"{re.escape(missing[1])}"', said, re.MULTILINE) and not hint:
+            hint = f" A text is written in single quotes: '{missing[1]}'."
         first, break_, rest = said.partition("\n")
         said = f"{first}{hint}{break_}{rest}"
     return said

@@ -16,7 +16,11 @@ def after(prefix: str) -> str | None:
 
 def of_like(pattern: str, escape: str = "") -> tuple[str, str]:
     """What all texts that are like a pattern begin with, and what of the pattern comes then."""
-    return _split(pattern, "%_" + escape)
+    begin, rest = _split(pattern, "%_" + escape)
+    while escape and rest.startswith(escape) and len(rest) > len(escape):  # the next character stands for itself
+        more, after_it = _split(rest[len(escape) + 1 :], "%_" + escape)
+        begin, rest = begin + rest[len(escape)] + more, after_it
+    return begin, rest
 
 
 def of_glob(pattern: str) -> tuple[str, str]:

@@ -47,7 +47,7 @@ class _Sharpening:
         inner = _is_inner(source)
         scope = Scope(list(inside.relations(source)), frozenset(_merged(source)) if inner else frozenset())
         small = Small(inside, self._read)
-        joined = Joined(scope, small, conjuncts(condition) if inner else [])
+        joined = Joined(scope, small, [*conjuncts(condition), *_on(source)] if inner else [])
         finder = Finder(scope, Folder(self._parameters, self._at, small.scalar, scope.knows), small.values, joined.values, small.exists)
         if condition is not None:
             changed["where_clause"] = self._within(finder.sharpened(condition), inside, depth)
@@ -128,6 +128,14 @@ def _merged(source: Node) -> Iterator[str]:
         yield from (name.lower() for name in source.get("using_columns") or ())
         yield from _merged(source["left"])
         yield from _merged(source["right"])
+
+
+def _on(source: Node) -> Iterator[Node]:
+    """The conditions of joins."""
+    if source.get("type") == "JOIN":
+        yield from conjuncts(source.get("condition"))
+        yield from _on(source["left"])
+        yield from _on(source["right"])
 
 
 def _using(source: Node, finder: Finder) -> list[Node]:

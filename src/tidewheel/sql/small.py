@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidewheel.sql import clock, nodes
 from tidewheel.sql.folding import SAFE
 from tidewheel.sql.nodes import Node
-from tidewheel.sql.scopes import Relation, Scope, Tables
+from tidewheel.sql.scopes import Column, Relation, Scope, Tables
 from tidewheel.sql.texts import select
 
 MOST_ROWS = 10_000
@@ -24,9 +24,11 @@ MOST_READ = 100_000
 
 _WORTH = 5_000
 """Rows of a table that are worth the trouble."""
+_PART = 4
+"""What is read before is at most such a part of a table."""
 
-Read = Callable[[Node], pa.Table | None]
-"""The rows of a query, or None if it is not to be answered in a moment."""
+Read = Callable[[Node, int], pa.Table | None]
+"""The rows of a query, or None if more than so many rows are to be read for it."""
 
 _CLASSES = frozenset(
     {"COLUMN_REF", "CAST", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "PARAMETER", "STAR", "TYPE", "CASE", "SUBQUERY"}
@@ -46,21 +48,21 @@ class Small:
         self._tables = tables
         self._read = read
 
-    def rows(self, query: Node) -> pa.Table | None:
+    def rows(self, query: Node, most: int = MOST_READ) -> pa.Table | None:
         """Of a query that stands anywhere in the SELECT."""
         whole = query | {"cte_map": {"map": [*self._tables.needed(query), *((query.get("cte_map") or {}).get("map") or ())]}}
-        return self._read(whole) if is_certain(whole) else None
+        return self._read(whole, most) if is_certain(whole) else None
 
     def scalar(self, query: Node) -> pa.Scalar | None:
         found = self.rows(query)
         return found.column(0)[0] if found is not None and found.shape == (1, 1) else None
 
-    def values(self, query: Node) -> pa.Array | None:
-        """Each at least once."""
+    def values(self, query: Node, column: Column) -> pa.Array | None:
+        """Each at least once. `column`: whose rows they are to tell; what reads as much as these is not read."""
         modifiers = query.get("modifiers") or []
         if all(one.get("type") in ("ORDER_MODIFIER", "DISTINCT_MODIFIER") and not one.get("distinct_on_targets") for one in modifiers):
             query = query | {"modifiers": []}
-        found = self.rows(query)
+        found = self.rows(query, min(MOST_READ, column.table.about // _PART))
         return _only(found) if found is not None and found.num_columns == 1 else None
 
     def exists(self, query: Node, outside: Scope) -> Iterator[tuple[Node, pa.Array]]:
@@ -77,17 +79,17 @@ class Small:
                 continue
             for subject, expression in ((one["left"], one["right"]), (one["right"], one["left"])):
                 column = outside.column(subject) if subject.get("class") == "COLUMN_REF" and inside.where(subject) is None else None
-                if column is None or not column.indexed or column.table.about < _WORTH or not _is_within(expression, inside):
+                if column is None or not column.indexed or not _is_within(expression, inside):
                     continue
                 condition = nodes.both(*own) if own else None
-                found = self.values(select([expression | {"alias": ""}], query["from_table"], condition, query["cte_map"]))
+                found = self.values(select([expression | {"alias": ""}], query["from_table"], condition, query["cte_map"]), column)
                 if found is not None:
                     yield subject, found
 
-    def of(self, relation: Relation, expression: Node, conditions: list[Node]) -> pa.Array | None:
+    def of(self, relation: Relation, expression: Node, conditions: list[Node], column: Column) -> pa.Array | None:
         """The values that an expression has over something that stands in a FROM, where conditions hold."""
         condition = nodes.both(*conditions) if conditions else None
-        return self.values(select([expression | {"alias": ""}], relation.node, condition, {"map": []}))
+        return self.values(select([expression | {"alias": ""}], relation.node, condition, {"map": []}), column)
 
 
 _NOT_PLAIN = ("group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
@@ -131,7 +133,7 @@ class Joined:
         other = self._of(expression)
         if other is None or other is own:
             return None
-        return self._small.of(other, expression, [one for one in self._conditions if self._of(one) is other])
+        return self._small.of(other, expression, [one for one in self._conditions if self._of(one) is other], column)
 
     def _is_fixed(self, expression: Node) -> bool:
         """Whether a column is compared with constants anyway: DuckDB then knows it of all that the column is compared with."""

@@ -110,12 +110,14 @@ def _moments(subject: Node, span: Span, value_of: Value, depth: int) -> tuple[No
 
 
 def _floored(span: Span, long: int) -> Span:
-    """Of what is rounded down. A lower end holds as it is; above the upper one lies at most one step. What is below the begin of a step is
-    below it when it is rounded, too: then the step is not needed."""
+    """Of what is rounded down to steps. A lower end holds as it is, and above the upper one lies at most one step. Of steps that are all
+    alike it is known where they begin: there the ends are."""
     lo, hi = span
-    aligned = long in (SECOND, 60 * SECOND, 3600 * SECOND, DAY)
+    alike = long in (SECOND, 60 * SECOND, 3600 * SECOND, DAY)
+    if lo is not None and alike:
+        lo = -(-lo // long) * long
     if hi is not None:
-        hi = hi // long * long + long - 1 if aligned else hi + long
+        hi = hi // long * long + long - 1 if alike else hi + long
     return lo, hi
 
 

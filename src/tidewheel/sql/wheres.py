@@ -46,7 +46,7 @@ def bounded(query: Query, spec: TableSpec) -> Query:
     names = {name.lower() for name in spec.schema.names}
     if clock.is_asked(nodes.walk(condition)):
         text = text_of(lone(clock.fixed(condition, at, names))).removeprefix("SELECT ")
-    found = sharpened(node, {_NAME: _Alone(spec)}, None, at, lambda _: None)["where_clause"]
+    found = sharpened(node, {_NAME: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
     return replace(_narrowed(query, spec, _box(found, spec)), where=text)
 
 

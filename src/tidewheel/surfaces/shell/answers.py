@@ -77,7 +77,8 @@ def cost(stats: Stats, seconds: float) -> str:
     if stats.regions_considered:
         parts.append(f"{stats.regions_read:,} of {counted(stats.regions_considered, 'region')} read")
         parts.append(f"{counted(stats.leaves_read, 'leaf').replace('leafs', 'leaves')} read, {stats.leaves_skipped:,} skipped")
-        parts.append(f"{counted(stats.rows_scanned, 'row')} looked at")
+        if stats.rows_scanned:  # the index alone may know
+            parts.append(f"{counted(stats.rows_scanned, 'row')} looked at")
     return " · ".join(parts)
 
 

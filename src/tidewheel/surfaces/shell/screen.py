@@ -16,6 +16,7 @@ from pathlib import Path
 from tidewheel.errors import InputError
 from tidewheel.model.report import counted
 from tidewheel.read.result import Result
+from tidewheel.surfaces.shell.advice import advised
 from tidewheel.surfaces.shell.answers import Answer, Clock, cost, take
 from tidewheel.surfaces.shell.cells import visible
 from tidewheel.surfaces.shell.files import save
@@ -131,6 +132,6 @@ class Screen:
     def wrong(self, text: str) -> None:
         """An error, with the lines that point at its place."""
         sys.stdout.flush()
-        text = "\n".join(visible(line) for line in text.replace("\t", " ").split("\n"))  # values may be quoted in it
+        text = "\n".join(visible(line) for line in advised(text).replace("\t", " ").split("\n"))  # values may be quoted in it
         colour = self.colour and sys.stderr.isatty()
         print(f"{_RED}{text}{_END}" if colour else text, file=sys.stderr, flush=True)

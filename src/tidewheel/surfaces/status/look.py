@@ -36,6 +36,8 @@ class TableLook:
     memory_bytes: int
     disk_bytes: int
     generation: int
+    rejected: int = 0
+    """Rows that were refused, since there is the table."""
     newest: float | None = None
     """The time of its newest row, in seconds since 1970."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -76,13 +78,22 @@ def look(warehouse: Warehouse, root: Path) -> Look:
     for row in warehouse.sql("SELECT * FROM system.tables ORDER BY name").to_pylist():
         newest = _newest(warehouse, row["name"], row["time"], row["time_unit"]) if row["rows"] else None
         told = {name: row[name] for name in TableLook.__dataclass_fields__ if name in row}
-        tables.append(TableLook(**told, newest=newest, metrics=counted.get(row["name"], {})))
+        rejected = _rejected(warehouse, row["name"])
+        tables.append(TableLook(**told, rejected=rejected, newest=newest, metrics=counted.get(row["name"], {})))
     return Look(root, clock, time.time(), _owner(root), tuple(tables), _streams(warehouse))
 
 
 def _streams(warehouse: Warehouse) -> tuple[StreamLook, ...]:
     rows = warehouse.sql("SELECT table_name, stream, last_batch, rows, flushed FROM system.streams ORDER BY 1, 2").to_pylist()
     return tuple(StreamLook(row["table_name"], row["stream"], row["last_batch"], row["rows"], row["flushed"]) for row in rows)
+
+
+def _rejected(warehouse: Warehouse, table: str) -> int:
+    """The index knows how many there are."""
+    try:
+        return len(warehouse.table(table).rejects())
+    except NotFoundError:  # dropped just now
+        return 0
 
 
 def _newest(warehouse: Warehouse, table: str, column: str, unit: str) -> float | None:
@@ -124,7 +135,7 @@ def picture(now: Look, before: Look | None) -> dict[str, Any]:
                 "rows_per_second": _rate(table, last, "rows", passed), "rejected_per_second": _rate(table, last, "rejected", passed),
                 "fresh_rows": table.fresh_rows, "historical_rows": table.historical_rows, "chunks": table.chunks, "trees": table.trees,
                 "memory_bytes": table.memory_bytes, "disk_bytes": table.disk_bytes, "generation": table.generation,
-                "late_rows": int(table.metrics.get("late_rows", 0)), "rejected": int(table.metrics.get("rejected", 0)),
+                "late_rows": int(table.metrics.get("late_rows", 0)), "rejected": table.rejected,
                 "waits": int(table.metrics.get("waits", 0)), "flush_failures": int(table.metrics.get("flush_failures", 0)),
                 "lag_seconds": None if table.newest is None else round(now.at - table.newest, 3),
             }
