@@ -290,7 +290,7 @@ def _run_apart(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str]
     except WrongError as e:
         if e.wrong.kind == "memory":
             raise apart.too_large(memory) from None
-        raise QueryError(_explain(e.wrong.message, names) if e.wrong.kind == "query" else e.wrong.message) from None
+        raise QueryError(_explain(e.wrong.message, names, sql) if e.wrong.kind == "query" else e.wrong.message) from None
     finally:
         work.close()
 

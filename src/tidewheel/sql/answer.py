@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.read.bounded import walk
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
+from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.database import database
 from tidewheel.sql.describing import described
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.explain import ExplainResult
 from tidewheel.sql.hints import narrowed
-from tidewheel.sql.nodes import Node, walk
+from tidewheel.sql.nodes import Node
 from tidewheel.sql.parameters import Parameters, value_of
-from tidewheel.sql.reading import Inputs
-from tidewheel.sql.result import SqlResult, Text
+from tidewheel.sql.reading import Inputs, Reading
+from tidewheel.sql.result import Makes, SqlResult, Text
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import MOST_ROWS
@@ -68,10 +71,11 @@ def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Li
 def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult:
     """The answer by DuckDB."""
     _take_hints(statement, inputs, values)
-    place, text = database(limits.bytes), Text(statement.original, described(statement.node, inputs.tables) or statement.text)
+    makes: Makes = partial(Reading, database(limits.bytes)) if statement.bounded else ApartReading
+    text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
-        return ExplainResult(place, inputs, limits, text, values, statement.explain == "analyze")
-    return SqlResult(place, inputs, limits, text, values)
+        return ExplainResult(makes, inputs, limits, text, values, statement.explain == "analyze")
+    return SqlResult(makes, inputs, limits, text, values)
 
 
 def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
@@ -92,7 +96,7 @@ def _summary(statement: Statement, inputs: Inputs, limits: Limits, values: Param
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(inputs.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(database(limits.bytes), stands, limits, Text(statement.original, run), values)
+    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values)
 
 
 # ---- with more conditions -------------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ class _Before:
     def _answer(self, text: str, most: int) -> pa.Table | None:
         try:
             statement = parse(text)
-            if not isinstance(statement, Statement):
+            if not isinstance(statement, Statement) or not statement.bounded:
                 return None
             named = {one.name.lower() for one in statement.tables}
             tables = {name: table for name, table in self._inputs.tables.items() if name.lower() in named}

@@ -13,8 +13,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidewheel.read.bounded import arguments, walk
 from tidewheel.sql import clock, nodes
-from tidewheel.sql.nodes import Node, arguments, cast_to
+from tidewheel.sql.nodes import Node, cast_to
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.parser import parser
 from tidewheel.sql.texts import lone, text_of
@@ -129,7 +130,7 @@ class Folder:
             or items[0].get("class") not in ("FUNCTION", "CAST")
         ):
             return None
-        return self._filled(items[0], query) if any(_is_total(node) for node in nodes.walk(items[0])) else None
+        return self._filled(items[0], query) if any(_is_total(node) for node in walk(items[0])) else None
 
     def _filled(self, node: Node, query: Node) -> Node | None:
         if _is_total(node):
@@ -144,7 +145,7 @@ class Folder:
         return None if None in given else node | {"arguments": [{"name": "", "expression": one} for one in given]}
 
     def _evaluated(self, node: Node) -> pa.Scalar | None:
-        names = {one["identifier"] for one in nodes.walk(node) if one.get("class") == "PARAMETER"}
+        names = {one["identifier"] for one in walk(node) if one.get("class") == "PARAMETER"}
         try:
             given = {name: value_of(name, self._parameters) for name in names}
             text = text_of(lone(node))

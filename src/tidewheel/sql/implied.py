@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.read.bounded import arguments, walk
 from tidewheel.sql import nodes, prefixes, spans
 from tidewheel.sql import predicates as where
 from tidewheel.sql.boxes import MOST_BOXES
 from tidewheel.sql.folding import Folder
-from tidewheel.sql.nodes import Node, arguments
+from tidewheel.sql.nodes import Node
 from tidewheel.sql.scopes import Column, Scope
 
 _NAMES = {op: name for name, op in where.OF_TREE.items()}
@@ -165,7 +166,7 @@ class Finder:
     def _is_about(self, subject: Node) -> bool:
         """Whether it reads an indexed column, and no query: of all else, nothing can be told, and constants need not be looked at."""
         about = False
-        for node in nodes.walk(subject):
+        for node in walk(subject):
             if node.get("class") == "SUBQUERY":
                 return False
             column = self._scope.column(node) if node.get("class") == "COLUMN_REF" else None
@@ -218,7 +219,7 @@ _BEGINS = frozenset({"~~", "~~~", "^@", "starts_with", "prefix", "like_escape"})
 
 def _has_parameters(node: Node) -> bool:
     """Then it has to stay where it is: DuckDB wants to see each of its parameters."""
-    return any(one.get("class") == "PARAMETER" for one in nodes.walk(node))
+    return any(one.get("class") == "PARAMETER" for one in walk(node))
 
 
 def _is_plain(constant: Node, value: pa.Scalar) -> bool:

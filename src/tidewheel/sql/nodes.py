@@ -1,11 +1,11 @@
-"""Nodes of the trees that DuckDB makes of statements: how they are made here, and gone through.
+"""Nodes of the trees that DuckDB makes of statements: how they are made here.
 
 Trees are never changed: what is changed is a copy, which has all that stayed in common with the tree it is of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Node = dict[str, Any]
@@ -55,21 +55,3 @@ def cast_to(node: Node) -> str:
     if node.get("class") != "CAST" or node.get("try_cast"):
         return ""
     return str(node["type_expr"].get("type_name", "")).upper()
-
-
-def arguments(node: Node) -> list[Node]:
-    """Of a function."""
-    return [one.get("expression", one) for one in node.get("arguments") or ()]
-
-
-def walk(tree: Any) -> Iterator[Node]:
-    """Every node but constants, of which there may be very many. Without recursion: statements can be deeper than Python goes."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if node.get("class") != "CONSTANT":
-                yield node
-                left.extend(value for value in node.values() if value.__class__ in (dict, list))
-        elif isinstance(node, list):
-            left.extend(node)

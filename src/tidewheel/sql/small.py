@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.read.bounded import walk
 from tidewheel.sql import clock, nodes
 from tidewheel.sql.folding import SAFE
 from tidewheel.sql.nodes import Node
@@ -106,7 +107,7 @@ def _is_within(expression: Node, scope: Scope) -> bool:
     """Whether it is about columns of a scope alone, and of nothing around it."""
     return all(
         node.get("class") != "SUBQUERY" and (node.get("class") != "COLUMN_REF" or scope.where(node) is not None)
-        for node in nodes.walk(expression)
+        for node in walk(expression)
     )
 
 
@@ -147,7 +148,7 @@ class Joined:
     def _of(self, expression: Node) -> Relation | None:
         """The one that an expression is about."""
         found: Relation | None = None
-        for node in nodes.walk(expression):
+        for node in walk(expression):
             if node.get("class") == "SUBQUERY":
                 return None
             if node.get("class") == "COLUMN_REF":
@@ -162,7 +163,7 @@ class Joined:
 
 def is_certain(query: Node) -> bool:
     """Whether a query gives the same rows whenever it is asked, and takes no longer than to read its tables once."""
-    return all(_certain(node) for node in nodes.walk(query))
+    return all(_certain(node) for node in walk(query))
 
 
 def _certain(node: Node) -> bool:

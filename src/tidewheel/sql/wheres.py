@@ -13,8 +13,9 @@ from typing import Any
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
+from tidewheel.read.bounded import walk
 from tidewheel.read.result import Result
-from tidewheel.sql import clock, nodes
+from tidewheel.sql import clock
 from tidewheel.sql.bounds import bounds_of
 from tidewheel.sql.boxes import Box, around
 from tidewheel.sql.constants import NotDirectError
@@ -44,7 +45,7 @@ def bounded(query: Query, spec: TableSpec) -> Query:
         return query
     at = clock.moment()
     names = {name.lower() for name in spec.schema.names}
-    if clock.is_asked(nodes.walk(condition)):
+    if clock.is_asked(walk(condition)):
         text = text_of(lone(clock.fixed(condition, at, names))).removeprefix("SELECT ")
     found = sharpened(node, {_NAME: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
     return replace(_narrowed(query, spec, _box(found, spec)), where=text)
@@ -60,7 +61,7 @@ def _may_say(text: str, spec: TableSpec) -> bool:
 def _has_more(node: Node) -> bool:
     """Whether it is more than a condition, or has a query in it: that is refused later."""
     parts = ("group_expressions", "having", "sample", "qualify", "modifiers")
-    return any(node.get(part) for part in parts) or any(one.get("class") == "SUBQUERY" for one in nodes.walk(node["where_clause"]))
+    return any(node.get(part) for part in parts) or any(one.get("class") == "SUBQUERY" for one in walk(node["where_clause"]))
 
 
 def _box(condition: Node, spec: TableSpec) -> Box:
