@@ -69,6 +69,10 @@ class Disk:
         """A descriptor of a new file; one of that name must not be there."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
+    def reopen(self, path: str) -> int:
+        """Another descriptor of a file that grows."""
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+
     def append(self, descriptor: int, parts: Sequence[Any]) -> int:
         """Hand some bytes to the system; returns how many it took, which may be fewer than there are."""
         return os.writev(descriptor, parts[:_MOST_PARTS])

@@ -223,6 +223,13 @@ class FaultyDisk(Disk):
     def create(self, path: str) -> int:
         return self.operation("create", lambda: self._new(path, os.O_EXCL | os.O_APPEND))
 
+    def reopen(self, path: str) -> int:
+        with self._lock:
+            self._check_alive()
+            descriptor = super().reopen(path)
+            self._open[descriptor] = self.platter.file(path)
+            return descriptor
+
     def append(self, descriptor: int, parts: Sequence[Any]) -> int:
         return self.write("append", descriptor, b"".join(memoryview(part).cast("B") for part in parts))
 

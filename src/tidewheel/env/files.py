@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.env.disk import Disk
+from tidewheel.env.handles import Handles
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
@@ -37,6 +38,7 @@ class LocalFiles:
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
         self.disk = disk or Disk()
+        self.handles = Handles(self.disk)
         self.unfinished: set[str] = set()
         """Files that are written and have neither appeared nor been removed yet; on the disk they have their temporary names."""
 
@@ -111,14 +113,17 @@ class LocalFiles:
         except OSError as e:
             raise self._cannot_write(name, e) from e
 
-    def append(self, name: str, head: bytes) -> Appender:
-        """A new file that starts with `head` and grows. When this raises, nothing of it is left."""
+    def append(self, name: str, head: bytes, durable: bool = False) -> Appender:
+        """A new file that starts with `head` and grows. When this raises, nothing of it is left.
+
+        It has a descriptor while it is used, and for a while after. With `durable`, until what was written is synced.
+        """
         path = self.path(name)
         try:
             descriptor = self.disk.create(path)
         except OSError as e:
             raise self._cannot_write(name, e) from e
-        appender = Appender(self, name, descriptor)
+        appender = Appender(self, name, descriptor, durable)
         try:
             appender.write([head], len(head), 0)
         except BaseException:
@@ -282,13 +287,17 @@ class LocalFiles:
 class Appender:
     """A file that grows by whole records. One thread at a time writes; another may sync meanwhile."""
 
-    def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
+    def __init__(self, files: LocalFiles, name: str, descriptor: int, durable: bool) -> None:
         self.name = name
         self.torn = False
         """A record could be neither written whole nor taken back: nothing may be appended any more."""
+        self.gone = False
+        """The file was closed for a while, and was not there or another one when it was needed again."""
         self._files = files
-        self._descriptor = descriptor
+        self._durable = durable
+        self._handle = files.handles.add(files.path(name), descriptor)
         self._end = 0
+        self._writes = 0
 
     def write(self, parts: Sequence[Any], size: int, at: int) -> None:
         """Append one record, whose parts have `size` bytes in all, behind the first `at` bytes.
@@ -296,37 +305,53 @@ class Appender:
         The caller counts the bytes, so that an interrupt at any moment leaves one truth: what it did not count is cut off
         by the next write. When this raises, the file has `at` bytes as before, or is `torn`.
         """
+        try:
+            with self._files.handles.use(self._handle) as descriptor:
+                self._handle.dirty = self._durable
+                self._writes += 1
+                self._write(descriptor, parts, size, at)
+        except OSError as e:
+            self.gone = self._handle.descriptor is None and e.errno not in (errno.EMFILE, errno.ENFILE)
+            raise self._files._cannot_write(self.name, e) from e
+
+    def _write(self, descriptor: int, parts: Sequence[Any], size: int, at: int) -> None:
         disk = self._files.disk
         try:
             if self._end != at:
-                disk.truncate(self._descriptor, at)
+                disk.truncate(descriptor, at)
             self._end = -1
-            done = disk.append(self._descriptor, parts)
+            done = disk.append(descriptor, parts)
             while done < size:
-                more = disk.append(self._descriptor, _after(parts, done))
+                more = disk.append(descriptor, _after(parts, done))
                 if more <= 0:
                     raise OSError("the system takes no more bytes")
                 done += more
-        except OSError as e:
+        except OSError:
             try:
-                disk.truncate(self._descriptor, at)
+                disk.truncate(descriptor, at)
                 self._end = at
             except OSError:
                 self.torn = True
-            raise self._files._cannot_write(self.name, e) from e
+            raise
         self._end = at + size
 
     def is_ours(self) -> bool:
         """Whether what was written so far can be found by the next owner: the file has a name, and none has read it yet."""
-        return self._files.disk.is_ours(self._descriptor)
+        try:
+            with self._files.handles.use(self._handle) as descriptor:
+                return self._files.disk.is_ours(descriptor)
+        except FileNotFoundError:
+            return False
 
     def sync(self) -> None:
         """Returns when all that was written before is on the disk; raises OSError."""
-        self._files.disk.sync(self._descriptor)
+        before = self._writes
+        with self._files.handles.use(self._handle) as descriptor:
+            self._files.disk.sync(descriptor)
+            self._handle.dirty = self._handle.dirty and self._writes != before
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._files.disk.close(self._descriptor)
+        self._files.handles.close(self._handle)
 
 
 def remove_with(holder: object, remove: Callable[[str], None], name: str) -> None:

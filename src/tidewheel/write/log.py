@@ -146,9 +146,11 @@ class Log:
                 size += one.size
             try:
                 file.write(parts, size, end)
-            except StorageError:
+            except StorageError as e:
                 if file.torn:
                     self._torn = number
+                if file.gone:
+                    raise FencedError(f"{self._files.path(segment.name)} was deleted, or read by the next owner") from e
                 raise
             segment.last = generation
             self._at = number + len(entries), end + size
@@ -172,7 +174,7 @@ class Log:
         name = names.segment_file(self._table.id, self.epoch, self._number)
         boot = self._files.disk.boot()
         head = Head(self._table.id, self.epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
-        file = self._files.append(name, head)
+        file = self._files.append(name, head, self._durable)
         try:
             self._look()  # and after: whoever becomes the owner from now on finds it
             if self._durable:
