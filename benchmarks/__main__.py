@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.report import Options, Report, commit, machine, versions
 
 NAMES = (
-    "insert", "durability", "recovery", "grid", "template", "small", "startup", "memory",
+    "insert", "durability", "recovery", "grid", "template", "text_keys", "small", "startup", "memory",
     "growth", "sql_overhead", "sql_grid", "attach", "spark_sink", "spark_latency", "spark_reader",
 )  # fmt: skip
 SYSTEMS = ("tidewheel", "duckdb", "chdb")

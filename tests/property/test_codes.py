@@ -145,7 +145,7 @@ def test_a_damaged_description_is_refused(damage: bytes) -> None:
     coder = BytesCoder(KEY, pa.binary(), damage)
     if damage[1] != 5:
         with pytest.raises(CorruptionError):
-            coder.table  # noqa: B018
+            coder.address  # noqa: B018
     else:
         assert coder.shared == b"\0" * 5
 

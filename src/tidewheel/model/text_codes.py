@@ -28,8 +28,10 @@ class BytesCoder(OneColumn):
         super().__init__(column, type_)
         self.prefix = prefix
         self.number = number
+        self._is_text = self._narrow() == pa.string()
         self._node: Node | None = None
         self._table: npt.NDArray[np.int64] | None = None
+        self._address = 0
 
     @property
     def node(self) -> Node:
@@ -43,11 +45,12 @@ class BytesCoder(OneColumn):
         return self.node.shared
 
     @property
-    def table(self) -> npt.NDArray[np.int64]:
-        """The division as kernels walk it. Made when it is first needed: of most chunks' coders it never is."""
-        if self._table is None:
+    def address(self) -> int:
+        """Of the division as kernels walk it. Made when it is first needed: of most chunks' coders it never is."""
+        if not self._address:
             self._table = compiled(self.node)
-        return self._table
+            self._address = self._table.ctypes.data
+        return self._address
 
     def with_prefix(self, prefix: bytes, number: int = 0) -> BytesCoder:
         return self if (prefix, number) == (self.prefix, self.number) else BytesCoder(self.columns[0], self.type, prefix, number)
@@ -62,7 +65,7 @@ class BytesCoder(OneColumn):
         out = np.empty(len(array), np.int64)
         if len(array):
             offsets, wide, data, _keep = byte_addresses(array)
-            byte_codes(offsets, wide, data, len(array), self.table.ctypes.data, 255 if greatest else 0, out)
+            byte_codes(offsets, wide, data, len(array), self.address, 255 if greatest else 0, out)
         return out
 
     def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
@@ -86,6 +89,8 @@ class BytesCoder(OneColumn):
         """A bound of a query as bytes, None for an open one. Raises QueryError if the key column cannot have it."""
         if value is None:
             return None
+        if type(value) is str and value.isascii() and self._is_text:
+            return value.encode()
         value = self._scalar(value).as_py()
         return value.encode() if isinstance(value, str) else bytes(value)
 
@@ -96,9 +101,6 @@ class BytesCoder(OneColumn):
         t = pa.types
         return pa.string() if t.is_string(self.type) or t.is_large_string(self.type) or t.is_string_view(self.type) else pa.binary()
 
-    def _wide(self) -> pa.DataType:
-        return pa.large_string() if self._narrow() == pa.string() else pa.large_binary()
-
     def _scalar(self, value: Any) -> pa.Scalar:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         try:
@@ -107,10 +109,16 @@ class BytesCoder(OneColumn):
             raise QueryError(f"{value!r} is no {self.type}, the type of key column {self.columns[0]!r}: {e}") from None
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
-        array, wide = plain(batch.column(self.columns[0])), self._wide()
-        widened = pa.RecordBatch.from_arrays([array.cast(wide)], [self.columns[0]])
-        first, last = (None if bound is None else self._scalar(bound).cast(wide) for bound in (lo, hi))
-        return super().matches(widened, first, last)
+        from tidewheel.model.text.kernels import between
+
+        array = plain(batch.column(self.columns[0]))
+        keep = np.empty(len(array), np.bool_)
+        if len(array):
+            offsets, wide, data, _keep = byte_addresses(array)
+            first, last = ((b"" if bound is None else bound) for bound in (self.bound(lo), self.bound(hi)))
+            ends = [np.frombuffer(end, np.uint8).copy() for end in (first, last)]
+            between(offsets, wide, data, len(array), ends[0], int(lo is not None), ends[1], int(hi is not None), keep.view(np.uint8))
+        return keep
 
 
 def text_intervals(coders: Sequence[BytesCoder], lo: bytes | None, hi: bytes | None) -> list[KeyIntervals]:
@@ -126,9 +134,8 @@ def text_codes(coders: Sequence[BytesCoder], key: bytes) -> Codes:
     """The code of one key under each of many coders."""
     from tidewheel.model.text.kernels import bound_codes
 
-    tables = [coder.table for coder in coders]
-    out = np.empty(len(tables), np.int64)
-    addresses = np.array([table.ctypes.data for table in tables], np.int64)
+    addresses = np.array([coder.address for coder in coders], np.int64)
+    out = np.empty(len(addresses), np.int64)
     bound_codes(addresses, np.frombuffer(key, np.uint8).copy(), out)
     return out
 

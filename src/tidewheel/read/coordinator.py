@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidewheel.chunk.format import generation_column
 from tidewheel.errors import QueryError
 from tidewheel.index.version import Version
-from tidewheel.model.codes import KeyCoder, KeyIntervals
+from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec, ZOrder, nearest
@@ -96,7 +96,7 @@ class Coordinator:
                 lambda found: (columns, self.columns(version.coder.columns)) if found.doubtful else (columns,),
                 watch,
             )
-        return Scan(self, found, keys.intervals, (first, last), _checker(version.coder, lo, hi), damage)
+        return Scan(self, found, keys, (first, last), _checker(version.coder, lo, hi), damage)
 
     def _era(self, version: Version, query: Query) -> tuple[Version, Era]:
         """The version as it was, and the generations whose rows are wanted."""
@@ -145,20 +145,20 @@ class Coordinator:
 class Scan:
     """What was found for one query, before rows are copied."""
 
-    __slots__ = ("check", "coordinator", "damage", "found", "intervals", "time")
+    __slots__ = ("check", "coordinator", "damage", "found", "keys", "time")
 
     def __init__(
         self,
         coordinator: Coordinator,
         found: Found,
-        intervals: KeyIntervals,
+        keys: Wanted,
         time: tuple[int, int],
         check: Callable[[pa.RecordBatch], Mask],
         damage: Damage | None,
     ) -> None:
         self.coordinator = coordinator
         self.found = found
-        self.intervals = intervals
+        self.keys = keys
         self.time = time
         self.check = check
         self.damage = damage

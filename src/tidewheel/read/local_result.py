@@ -64,7 +64,8 @@ class LocalResult(PipedResult):
                 for source, index in found.pieces[:, (SOURCE, INDEX)].tolist()
             ]
         )
-        intervals = tuple(zip(scan.intervals.lo.tolist(), scan.intervals.hi.tolist(), strict=True))
+        asked = scan.keys.intervals
+        intervals = tuple(zip(asked.lo.tolist(), asked.hi.tolist(), strict=True))
         pieces, segments = found.pieces[:, COLUMNS].tobytes(), found.segments[:, (0, 2)].tobytes()
         return Sketch(self._spec().name, version.generation, intervals, scan.time, len(version.sealed), names, pieces, segments)
 

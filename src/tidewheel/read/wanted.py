@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tidewheel.index.regions import WORTH
 from tidewheel.index.version import Version
-from tidewheel.model.codes import EVERYWHERE, KeyCoder
+from tidewheel.model.codes import EVERYWHERE, TIES, KeyCoder, KeyIntervals
 from tidewheel.model.pieces import CODER
 from tidewheel.model.text_codes import BytesCoder, text_intervals
 
@@ -25,24 +25,31 @@ _ONE = np.zeros(1, np.int64)
 class Wanted:
     """From lo to hi, None for open ends. Raises QueryError if these are no keys of the table."""
 
-    __slots__ = ("_hi", "_lo", "_texts", "check", "intervals", "is_empty")
+    __slots__ = ("_hi", "_known", "_lo", "_texts", "check", "is_empty")
 
     def __init__(self, coder: KeyCoder, lo: Any, hi: Any) -> None:
         everywhere = lo is None and hi is None
-        self.intervals = EVERYWHERE if everywhere else coder.intervals(lo, hi)
+        self._texts = coder if isinstance(coder, BytesCoder) and not everywhere else None
+        if self._texts is not None:
+            self._lo, self._hi = self._texts.bound(lo), self._texts.bound(hi)
+            self.check = TIES
+            self.is_empty = self._lo is not None and self._hi is not None and self._lo > self._hi
+        else:
+            self._known = EVERYWHERE if everywhere else coder.intervals(lo, hi)
+            self.check = self._known.check
+            self.is_empty = not len(self._known.lo)
+
+    @property
+    def intervals(self) -> KeyIntervals:
         """Under the table's first coder."""
-        self.check = self.intervals.check
-        self.is_empty = not len(self.intervals.lo)
-        self._texts = isinstance(coder, BytesCoder) and not everywhere
-        if isinstance(coder, BytesCoder) and not everywhere:
-            self._lo, self._hi = coder.bound(lo), coder.bound(hi)
+        return self._known if self._texts is None else text_intervals([self._texts], self._lo, self._hi)[0]
 
     def within(self, version: Version, t0: int, t1: int) -> tuple[Matrix | None, Matrix, Matrix, Matrix]:
         """(chunks, slots, klo, khi): descriptors of the chunks whose region can meet the query (None: look at all), and the arguments of
         `select`: the row of the two others for each coder, and the key intervals under each."""
         chunks = version.chunks
-        if not self._texts:
-            lo, hi = self.intervals.lo, self.intervals.hi
+        if self._texts is None:
+            lo, hi = self._known.lo, self._known.hi
             apart = len(chunks.coders) > 1 and chunks.count >= WORTH
             chosen = chunks.with_texts(None, None, t0, t1) if apart else chunks.candidates(int(lo[0]), int(hi[-1]), t0, t1)
             return chosen, _ONE, lo.reshape(1, -1), hi.reshape(1, -1)
@@ -69,7 +76,6 @@ class Wanted:
             assert isinstance(coder, BytesCoder)
             slots[number] = slot
             texts.append(coder)
-        if not texts:
-            return slots, self.intervals.lo.reshape(1, -1), self.intervals.hi.reshape(1, -1)
-        found = text_intervals(texts, self._lo, self._hi)
+        assert self._texts is not None
+        found = text_intervals(texts or [self._texts], self._lo, self._hi)
         return slots, np.array([one.lo for one in found]), np.array([one.hi for one in found])

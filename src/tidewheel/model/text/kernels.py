@@ -275,3 +275,27 @@ def sizes(offsets, wide, data, n, out):
     for i in range(n):
         a, b = _span(offsets, wide, i)
         out[i] = b - a
+
+
+@nb.njit(inline="always")
+def _order(text, size, bound):
+    """-1, 0 or 1: whether the text comes before, is or comes after the bound."""
+    n = min(size, bound.shape[0])
+    some = view(text, size, np.uint8)
+    for j in range(n):
+        if some[j] != bound[j]:
+            return -1 if some[j] < bound[j] else 1
+    return -1 if size < bound.shape[0] else 1 if size > bound.shape[0] else 0
+
+
+@nb.njit("void(int64, int64, int64, int64, uint8[::1], int64, uint8[::1], int64, uint8[::1])", **JIT)
+def between(offsets, wide, data, n, lo, has_lo, hi, has_hi, out):
+    """out = whether each text is at least lo and at most hi, where there are such bounds."""
+    for i in range(n):
+        a, b = _span(offsets, wide, i)
+        good = True
+        if has_lo:
+            good = _order(data + a, b - a, lo) >= 0
+        if has_hi and good:
+            good = _order(data + a, b - a, hi) <= 0
+        out[i] = good
