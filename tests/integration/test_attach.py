@@ -320,10 +320,10 @@ def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
             lines, connection = engine._connection._lines.ask, engine._connection
             errors: list[BaseException] = []
 
-            def late(message: bytes) -> Any:
+            def late(message: bytes, wait: Any = None) -> Any:
                 """An answer, or what broke it, that comes when the connection was closed."""
                 try:
-                    return lines(message)
+                    return lines(message, wait)
                 finally:
                     eventually(lambda: connection._closed)
 
