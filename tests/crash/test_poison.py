@@ -48,8 +48,9 @@ class Run:
                 return counted
             self.last = int(line)
             if self.last == number:
-                self.process.send_signal(signal.SIGKILL)
-                break
+                self.process.send_signal(
+                    signal.SIGKILL
+                )  # it may come some batches further before it is dead: what it says is read to the end
         said = self.process.communicate()[1]
         ended = self.process.returncode
         assert number is not None and ended == -signal.SIGKILL, (

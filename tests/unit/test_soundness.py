@@ -168,6 +168,15 @@ def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
         table.insert(pa.ipc.open_stream(pa.py_buffer(bytes(data))))
 
 
+def test_a_name_inside_of_a_type_that_is_not_text(wh: tw.Warehouse) -> None:
+    column = pa.array([[{"inside": 1}]])
+    table = table_for(wh, column.type)
+    batch = rows_with(column)
+    data = stream(batch.schema, [batch]).to_pybytes().replace(b"inside", b"\xffnside")
+    with pytest.raises(tw.InputError, match="UTF-8"):
+        table.insert(pa.ipc.open_stream(pa.py_buffer(data)))
+
+
 def test_a_stream_that_ends_early_is_an_error_about_the_input(wh: tw.Warehouse) -> None:
     table = table_for(wh, pa.string())
     data = stream(TEXT, [rows_with(pa.array(["x" * 1000]))])

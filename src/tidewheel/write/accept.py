@@ -299,7 +299,7 @@ def _show(column: Any, row: int) -> Any:
     try:
         return one[0].as_py()
     except UnicodeDecodeError:
-        with suppress(pa.ArrowException):
+        with suppress(pa.ArrowException, ValueError):
             value = as_bytes(one)[0].as_py()
             return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
         return " ".join(one.to_string().split())

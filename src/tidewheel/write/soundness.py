@@ -77,6 +77,8 @@ def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[st
     """The columns with text that is not UTF-8, nearly always none. BadRowsError: something worse, and where."""
     try:
         names = data.schema.names
+        for type_ in data.schema.types:
+            _read_names(type_)
     except UnicodeDecodeError:
         raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table) from None
     if is_sound(data):
@@ -95,6 +97,13 @@ def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[st
     if not found:  # each column is fine by itself
         raise BadRowsError(f"table {table!r}: this is not valid Arrow data, and nothing of it was taken: {_said(data)}", table=table)
     return frozenset(found)
+
+
+def _read_names(type_: pa.DataType) -> None:
+    """Raises UnicodeDecodeError if a name inside of a type is no text."""
+    for i in range(type_.num_fields):
+        assert type_.field(i).name is not None
+        _read_names(type_.field(i).type)
 
 
 def check_lengths(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
