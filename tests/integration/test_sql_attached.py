@@ -17,7 +17,7 @@ import tidewheel as tw
 from tests.integration.owners import OwnerProcess
 from tests.property.sql_statements import Statements
 from tests.property.test_sql_conformance import answers
-from tests.sql_tables import Twin, create, fill
+from tests.sql_tables import Twin, create, fill, told
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.held import EXPIRES
@@ -298,3 +298,23 @@ def test_tables_that_are_not_there(both: tuple[OwnedEngine, AttachedEngine]) -> 
             engine.versions(["taxi", "x"])
         assert asked(engine, "WITH x AS (SELECT 1 AS a) SELECT a FROM x") == [{"a": 1}]
         assert asked(engine, "WITH taxi AS (SELECT id FROM main.Taxi) SELECT count(*) AS n FROM taxi, TAXI AS t") == [{"n": 0}]
+
+
+def test_the_last_minutes_and_small_sides_use_the_index(twin: Twin) -> None:
+    """As in the owner: see tests/unit/test_sql_narrowing.py."""
+    table = twin.wh.table("trips")
+    newest = table.query(columns=["ts"], order_by="ts desc", limit=1).to_pylist()[0]["ts"]
+    whole = twin.wh.sql("SELECT id FROM trips")
+    whole.to_arrow()
+    for where in (
+        "ts > (SELECT max(ts) FROM trips) - INTERVAL '5 minutes'",
+        f"ts > TIMESTAMPTZ '{newest}+00' - INTERVAL '5 minutes'",
+        f"date_trunc('minute', ts) = date_trunc('minute', TIMESTAMP '{newest}')",
+        "ts > now()",
+    ):
+        result = twin.wh.sql(f"SELECT id, ts FROM trips WHERE {where}")
+        ours, theirs = result.to_arrow(), twin.duck.sql(f"SELECT id, ts FROM trips WHERE {where}").to_arrow_table()
+        assert told(ours) == told(theirs), where
+        assert result.stats.leaves_read < whole.stats.leaves_read / 4, where
+    found = table.query(where=f"ts > TIMESTAMPTZ '{newest}+00' - INTERVAL '5 minutes'", columns=["id"])
+    assert len(found.to_arrow()) >= 1 and found.stats.leaves_read < whole.stats.leaves_read / 4
