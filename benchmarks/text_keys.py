@@ -1,6 +1,7 @@
 """Queries for one text key, whatever keys look like and in whatever order they come, beside DuckDB's table sorted by key.
 
-Also how fast such rows come in, beside the same rows with numbers as keys. Real GHCN-Daily rows, in file order, if the data folder has them.
+Also how fast such rows come in, beside the same rows with numbers as keys. Real GHCN-Daily rows, in file order, if the data folder has
+them.
 """
 
 from __future__ import annotations
