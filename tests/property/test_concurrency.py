@@ -135,7 +135,7 @@ def test_readers_see_whole_batches_exactly_once(tmp_path: Path, servers: int) ->
             table.flush()
             time.sleep(0.2)
 
-        with mock.patch.multiple("tidewheel.write.server", ENOUGH=1, PAYS=-1e9):
+        with mock.patch.multiple("tidewheel.write.templates", ENOUGH=1, PAYS=-1e9):
             for work in (write(0), write(1), write(2), read, read_slowly, disturb, flush):
                 crew.start(work)
             crew.finish(SECONDS)

@@ -126,7 +126,7 @@ class Machine(RuleBasedStateMachine):
         with publisher.lock:
             for server in publisher.servers:
                 server.check_at = 0
-        with mock.patch.multiple("tidewheel.write.server", ENOUGH=0, PAYS=-1e9):
+        with mock.patch.multiple("tidewheel.write.templates", ENOUGH=0, PAYS=-1e9):
             publisher.redivide()
 
     @rule()
