@@ -381,7 +381,7 @@ def swap_times(parts: dict[str, Any]) -> None:
         ("points", in_header(batches=((1, 5),)), "header", "batches"),
         ("points", in_header(generations=(1, 7)), "header", "generations is (1, 7) in the file, but (1, 1) in the catalog"),
         ("points", in_header(rows=N - 1), "header", f"says {N - 1} rows"),
-        ("points", in_header(format=3), "header", "use a newer version"),
+        ("points", in_header(format=9), "header", "use a newer version"),
         ("plates", in_header(layout='{"key": "x"}'), "header", "layout"),
     ],
 )  # fmt: skip

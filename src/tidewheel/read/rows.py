@@ -93,6 +93,10 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     checks = [scan.check(copy(here, part, columns, watch)) for here, part in resident(found, doubtful, columns, watch)]
     watch.held = held
     keep = checks[0] if len(checks) == 1 else np.concatenate(checks)
+    if keep.all():  # as nearly always, if many rows have the key
+        sure = segments.copy()
+        sure[:, 3] = 0
+        return sure
     out = np.empty((len(keep), 4), np.int64)
     n = k.refine(doubtful, keep.view(np.uint8), out)
     both = np.concatenate([segments[~marked], out[:n]])
