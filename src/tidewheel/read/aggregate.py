@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
-from tidewheel.read.expressions import looked_at, quoted, referenced, run
+from tidewheel.read.expressions import Expression, at_one_moment, looked_at_within, quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
 from tidewheel.read.totals.asked import Total, read, type_of
 from tidewheel.read.totals.sums import Totals
@@ -74,16 +74,18 @@ class Aggregation:
             coordinator.number(g, "group_by")
         reads = dict.fromkeys(groups)
         self._bounded = True
-        told: dict[str, str] = {}
+        looked: list[Expression] = []
         for expression in wanted.values():
             if not isinstance(expression, str):
                 raise QueryError(f"an aggregate is SQL text like 'avg(speed)', not {expression!r}")
-            found = looked_at(expression, tuple(names), True)
+            found = looked_at_within(expression, tuple(names), True, watch)
             reads.update(dict.fromkeys(found.columns))
             self._bounded = self._bounded and found.bounded
-            told[expression] = found.at_one_moment()
+            looked.append(found)
         self.reads: list[str] = list(reads) or [coordinator.spec.time.column]
-        parts = [quoted(g) for g in groups] + [f"({told[e]}\n) AS {quoted(n)}" for n, e in wanted.items()]
+        parts = [quoted(g) for g in groups] + [
+            f"({text}\n) AS {quoted(name)}" for name, text in zip(wanted, at_one_moment(looked), strict=True)
+        ]
         self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))

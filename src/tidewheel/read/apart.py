@@ -31,6 +31,9 @@ _SLACK = 64 << 20
 USED_UP = 1
 """The number of a last word: this worker keeps too much memory to do other work."""
 
+FREE = 1.5
+"""Seconds to start a process that are not the statement's time; what it takes beyond that, on a busy machine, is."""
+
 _GRACE = 0.25
 """Seconds that a worker is given to stop what nobody wants any more."""
 
@@ -60,7 +63,7 @@ class Apart:
     """One piece of work, done for one thread. `close` it in any case."""
 
     def __init__(self, job: dict[str, Any], opens: Opens, memory: float, alive: Callable[[], None]) -> None:
-        """`memory`: bytes that the work may take. `alive` raises if nobody wants it any more; to start a process is not its time."""
+        """`memory`: bytes that the work may take. `alive` is called while a process starts, and raises if nobody wants it any more."""
         self._opens = opens
         self._memory = memory
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
@@ -167,8 +170,11 @@ class Apart:
             raise too_large(self._memory)
 
     def _ended(self) -> Exception:
-        """It was out of memory in a place where nothing but its end was left to it."""
-        return too_large(self._memory) if self._most != NEVER else WrongError(Wrong("said", "the process of the statement has ended"))
+        """Most likely it was out of memory in a place where nothing but its end was left to it."""
+        return LimitError(
+            f"the process in which the statement ran has ended: it needed more than {shown(self._memory)} of memory, its max_bytes, or "
+            "somebody ended it. Narrow the statement, raise max_bytes=, or ask again"
+        )
 
 
 def too_large(memory: float) -> LimitError:

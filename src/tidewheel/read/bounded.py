@@ -123,15 +123,16 @@ def _tables(tree: Any) -> list[str]:
 def _copies(common: dict[str, list[str]]) -> dict[str, int]:
     """How many tables each common table expression is, written out. (Names within each other's reach are not told apart.)"""
     found: dict[str, int] = {}
-    left = list(common)
-    while left:
-        name = left[-1]
-        unknown = [one for one in common[name] if one in common and one not in found and one not in left]
-        if unknown:
-            left.append(unknown[0])
-            continue
-        found[name] = min(_COPIES + 1, sum(found.get(one, 1) for one in common[name]))
-        left.pop()
+    for name in common:
+        path = [name]  # each waits for the next
+        while path:
+            parts = common[path[-1]]
+            unknown = next((part for part in parts if part in common and part not in found and part not in path), None)
+            if unknown is not None:
+                path.append(unknown)
+            else:
+                last = path.pop()
+                found[last] = min(_COPIES + 1, sum(found.get(part, 1) for part in parts))
     return found
 
 

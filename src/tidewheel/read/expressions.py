@@ -8,8 +8,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
@@ -35,6 +38,9 @@ _LEAST = 64 << 20
 
 _LONGEST = 1 << 20
 """Characters of an expression."""
+
+LONG = 1 << 16
+"""Characters of a statement or an expression that is parsed in this process; longer ones are in a process apart."""
 
 _BEFORE = "SELECT ("
 """What stands before an expression where it is parsed."""
@@ -102,17 +108,26 @@ class Expression:
     moments: tuple[tuple[int, int], ...]
     """Where it asks for the time: first byte and the one behind."""
 
-    def at_one_moment(self) -> str:
-        """With the time as it is now in every such place."""
-        if not self.moments:
-            return self.text
+    def calls(self) -> list[str]:
+        """What asks for the time."""
         data = self.text.encode()
-        calls = [data[start:end].decode() for start, end in self.moments]
-        asked = ", ".join(f"CAST({call} AS VARCHAR), typeof({call})" for call in calls)
-        told = iter(_asked(f"SELECT {asked}", [])[0])
-        for (start, end), (value, type_) in reversed(list(zip(self.moments, list(zip(told, told, strict=True)), strict=True))):
-            data = data[:start] + f"CAST('{value}' AS {type_})".encode() + data[end:]
-        return data.decode()
+        return [data[start:end].decode() for start, end in self.moments]
+
+
+def at_one_moment(expressions: Sequence[Expression]) -> list[str]:
+    """Their texts, with the time as it is now wherever they ask for it."""
+    calls = list(dict.fromkeys(call for one in expressions for call in one.calls()))
+    if not calls:
+        return [one.text for one in expressions]
+    told = _asked("SELECT " + ", ".join(f"CAST({call} AS VARCHAR), typeof({call})" for call in calls), [])[0]
+    values = {call: f"CAST('{told[2 * n]}' AS {told[2 * n + 1]})".encode() for n, call in enumerate(calls)}
+    texts = []
+    for one in expressions:
+        data = one.text.encode()
+        for (start, end), call in reversed(list(zip(one.moments, one.calls(), strict=True))):
+            data = data[:start] + values[call] + data[end:]
+        texts.append(data.decode())
+    return texts
 
 
 def referenced(expression: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,6 +166,15 @@ def looked_at(expression: str, names: tuple[str, ...], aggregates: bool) -> Expr
             if not found and len(one["column_names"]) == 1 and word in OTHER_WORDS:
                 raise QueryError(f"{word} is not allowed here: it is about the process, not about rows")
     return Expression(expression, tuple(n for n in names if n in used), is_bounded(nodes, expression), tuple(sorted(moments)))
+
+
+def looked_at_within(expression: str, names: tuple[str, ...], aggregates: bool, watch: Watch) -> Expression:
+    """The same within the limits of a query: to look at a long one takes its time."""
+    if not isinstance(expression, str) or not LONG < len(expression) <= _LONGEST:
+        return looked_at(expression, names, aggregates)
+    with _working({"kind": "look", "text": expression, "names": names, "aggregates": aggregates}, (), watch) as work:
+        found: Expression = pickle.loads(work.until((apart.DONE,), watch.check)[1])
+    return found
 
 
 def _tree(expression: str) -> dict[str, Any]:
@@ -221,8 +245,8 @@ class Filter:
     def __init__(self, expression: str, schema: pa.Schema, any_column: str, watch: Watch) -> None:
         text, self._lists = without_lists(expression, schema) if isinstance(expression, str) else (expression, ())
         listed = tuple(one.name for one in self._lists)
-        found = looked_at(text, (*schema.names, *listed), False)
-        self._sql = f"SELECT CAST(({found.at_one_moment()}\n) AS BOOLEAN) AS keep FROM t"
+        found = looked_at_within(text, (*schema.names, *listed), False, watch)
+        self._sql = f"SELECT CAST(({at_one_moment([found])[0]}\n) AS BOOLEAN) AS keep FROM t"
         self._bounded = found.bounded
         self._names = tuple(n for n in found.columns if n not in listed)
         if not self._names and not listed:
@@ -275,22 +299,35 @@ def run(
 
 
 def _run_apart(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch) -> pa.Table:
-    memory = max(_LEAST, int(min(watch.limits.bytes, machine_memory())))
-    batches = iter(rows.to_batches() if isinstance(rows, pa.Table) else rows)
-    began = perf_counter()
-    work = Apart({"kind": "evaluate", "text": sql, "schema": rows.schema}, lambda _: batches, memory, watch.wanted)
-    watch.pause(began)  # to start a process is not the query's time
+    found: list[pa.RecordBatch] = []
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
     try:
-        schema = pa.ipc.read_schema(work.until((apart.SCHEMA,), watch.check)[1])
-        found: list[pa.RecordBatch] = []
-        while (word := work.until((apart.ROWS, apart.DONE), watch.check))[0] == apart.ROWS:
-            found.append(apart.unpacked(word[1]))
-            watch.take(found[-1].nbytes)
-        return pa.Table.from_batches(found, schema)
+        with _working({"kind": "evaluate", "text": sql, "schema": rows.schema}, batches, watch) as work:
+            schema = pa.ipc.read_schema(work.until((apart.SCHEMA,), watch.check)[1])
+            while (word := work.until((apart.ROWS, apart.DONE), watch.check))[0] == apart.ROWS:
+                found.append(apart.unpacked(word[1]))
+                watch.take(found[-1].nbytes)
+    except WrongError as e:
+        raise QueryError(_explain(e.wrong.message, names, sql)) from None
+    return pa.Table.from_batches(found, schema)
+
+
+@contextmanager
+def _working(job: dict[str, Any], rows: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[Apart]:
+    """A process apart at work on an expression. Raises WrongError with what DuckDB says of it."""
+    memory = max(_LEAST, int(min(watch.limits.bytes, machine_memory())))
+    batches, began = iter(rows), perf_counter()
+    watch.pause(began - apart.FREE)
+    work = Apart(job, lambda _: batches, memory, watch.check)
+    watch.pause(perf_counter() + max(0.0, apart.FREE - (perf_counter() - began)))  # what was not needed is taken back
+    try:
+        yield work
     except WrongError as e:
         if e.wrong.kind == "memory":
             raise apart.too_large(memory) from None
-        raise QueryError(_explain(e.wrong.message, names, sql) if e.wrong.kind == "query" else e.wrong.message) from None
+        if e.wrong.kind == "query":
+            raise
+        raise QueryError(e.wrong.message) from None
     finally:
         work.close()
 

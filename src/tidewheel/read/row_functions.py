@@ -50,6 +50,8 @@ class RowFunctions:
         self._ask = ask
         self.kind = cache(self._kind)
         self._all = cache(self._listed)
+        self._looked_at: set[str] = set()
+        """Definitions of macros: one may have the name of what it calls."""
 
     def _listed(self) -> dict[str, list[tuple[str, str | None, str | None]]]:
         found: dict[str, list[tuple[str, str | None, str | None]]] = {}
@@ -92,6 +94,9 @@ class RowFunctions:
 
     def _macro(self, definition: str) -> str:
         """The worst of what it calls."""
+        if definition in self._looked_at:
+            return "row"
+        self._looked_at.add(definition)
         tree = json.loads(self._ask("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({definition})"])[0][0])
         if tree.get("error"):
             return "process"

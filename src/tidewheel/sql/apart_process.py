@@ -30,6 +30,7 @@ from tidewheel.errors import LimitError, TidewheelError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read import apart
 from tidewheel.read.apart import Wrong, packed, unpacked
+from tidewheel.read.expressions import looked_at
 from tidewheel.sql.database import Session, database
 from tidewheel.sql.explained import explained
 from tidewheel.sql.parser import TOO_DEEP
@@ -113,6 +114,9 @@ class _Process:
 
     def _parse(self, job: dict[str, Any]) -> Any:
         return parsed(job["text"], job["original"])
+
+    def _look(self, job: dict[str, Any]) -> Any:
+        return looked_at(job["text"], job["names"], job["aggregates"])
 
     def _statement(self, job: dict[str, Any]) -> None:
         with _Lent(self, job) as session:

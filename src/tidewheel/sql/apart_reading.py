@@ -42,6 +42,16 @@ class _Clock:
         finally:
             self.left -= perf_counter() - began
 
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """While a process starts: `check` is generous then."""
+        began = perf_counter()
+        self._deadline = began + self.left + apart.FREE
+        try:
+            yield
+        finally:
+            self.left -= max(0.0, perf_counter() - began - apart.FREE)
+
     def check(self) -> None:
         self.wanted()
         if perf_counter() > self._deadline:
@@ -97,7 +107,8 @@ class ApartReading:
         tables = {name: (table.spec, table.about) for name, table in self._inputs.tables.items()}
         self._clock.wanted()
         given = {**job, "root": str(self._inputs.root), "tables": tables, "others": dict(self._inputs.others), "at": self._inputs.at}
-        self._apart = Apart(given, self._open, self._memory, self._clock.wanted)
+        with self._clock.starting():
+            self._apart = Apart(given, self._open, self._memory, self._clock.check)
         with self._working() as work:
             work.until((apart.BOUND, apart.DONE), self._clock.check)
 
@@ -129,7 +140,8 @@ def parsed_apart(text: str, original: str, limits: Limits) -> Statement | Change
     """What a long statement is; looking at it is a part of its time."""
     clock = _Clock(limits, _Wanted())
     memory = working_memory(limits.bytes)
-    work = Apart({"kind": "parse", "text": text, "original": original}, iter, memory, clock.wanted)
+    with clock.starting():
+        work = Apart({"kind": "parse", "text": text, "original": original}, iter, memory, clock.check)
     try:
         with clock.running():
             found: Statement | Change = pickle.loads(work.until((apart.DONE,), clock.check)[1])

@@ -8,6 +8,7 @@ from typing import Any
 from tidewheel.cluster.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
+from tidewheel.read.expressions import LONG
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.result import Result
 from tidewheel.sql import clock, shapes
@@ -20,7 +21,7 @@ from tidewheel.sql.mistakes import pointed
 from tidewheel.sql.names import meant, unknown
 from tidewheel.sql.parameters import Parameters, parameters_of
 from tidewheel.sql.reading import Inputs
-from tidewheel.sql.statement import LONG, Statement, parse, remembered
+from tidewheel.sql.statement import Statement, parse, remembered
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.system import system_table
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -67,6 +69,8 @@ class SqlResult(StatementResult):
         began = perf_counter()
         self._ready = self._bind(self._life)
         _all.add(self)
+        if isinstance(self._ready.reading, ApartReading):
+            _waits(self)
         self._spent = perf_counter() - began
         self.stats.milliseconds = self._spent * 1e3
 
@@ -196,6 +200,18 @@ class SqlResult(StatementResult):
 
 
 _all: weakref.WeakSet[SqlResult] = weakref.WeakSet()
+_waiting: deque[weakref.ref[SqlResult]] = deque()
+_MOST_WAITING = 2
+"""Results that have a process apart although nobody reads them yet."""
+
+
+def _waits(result: SqlResult) -> None:
+    _waiting.append(weakref.ref(result))
+    while len(_waiting) > _MOST_WAITING:
+        with suppress(IndexError):  # another thread was faster
+            earlier = _waiting.popleft()()
+            if earlier is not None:
+                earlier.let_go()
 
 
 @atexit.register

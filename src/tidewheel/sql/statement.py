@@ -14,6 +14,7 @@ from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.read.bounded import is_bounded, walk
+from tidewheel.read.expressions import LONG
 from tidewheel.sql import clock
 from tidewheel.sql.changes import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
@@ -31,8 +32,6 @@ _LONGEST = 1 << 20
 """Characters of a statement. DuckDB's parser takes longer ones, but nobody writes them."""
 _SHORT = 10_000
 """Characters of a statement that is remembered, so that it is looked at once."""
-LONG = 1 << 16
-"""Characters of a statement that is parsed in this process; longer ones are in a process apart."""
 
 
 @dataclass(frozen=True, slots=True)
