@@ -55,6 +55,18 @@ def nothing_left_behind() -> Iterator[None]:
     yield
 
 
+def test_what_runs_in_a_process_apart_reads_the_owners_rows(twin: Twin) -> None:
+    """A function that is not known to be harmless: the statement is run by a third process."""
+    wh = twin.wh
+    name = wh.tables()[0]
+    rows = wh.sql(f'SELECT count(*) AS n FROM "{name}"').to_pylist()[0]["n"]
+    assert wh.sql(f'SELECT len(list(1)) AS n FROM "{name}"').to_pylist() == [{"n": rows}]
+    with pytest.raises(tw.LimitError, match="memory"):
+        wh.sql("SELECT len(flatten(list_transform(range(20000), lambda x: range(20000))))", max_bytes=100 << 20).to_arrow()
+    with pytest.raises(tw.LimitError):
+        wh.table(name).query(where="len(flatten(list_transform(range(20000), lambda x: range(20000)))) > 1", max_bytes=100 << 20).to_arrow()
+
+
 def test_statements_have_the_answers_of_duckdb(twin: Twin) -> None:
     statements = Statements(21)
     for _ in range(250):
