@@ -313,7 +313,7 @@ def test_chunks_of_format_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     book = Book(tmp_path / "wh")
     with book.wh:
         monkeypatch.setattr(arrange, "_row_generations", lambda *_: None)
-        monkeypatch.setattr(writer, "FORMAT", 1)
+        monkeypatch.setattr(writer, "format_of", lambda prefix: 1)
         for _ in range(3):
             book.insert(10)
         book.table.flush()
