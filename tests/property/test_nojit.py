@@ -51,6 +51,8 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
                     "low": min(known["h"], default=None), "f": len(known["f"]), "t": max(known[TIME])}
         assert table.query(aggregate=totals).to_pylist() == [expected]
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
+            if upto < table._engine.publisher.version.horizon:
+                continue  # chunks have left with what was replaced
             came = [row.values for row in oracle.rows if after < row.born <= upto < row.died]
             same_rows(table._engine.query(Query(after=after, upto=upto)).to_arrow(), came)
         for _ in range(6):
