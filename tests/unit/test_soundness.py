@@ -159,6 +159,36 @@ def test_text_inside_of_lists_and_structs() -> None:
         assert [v is None for v in clean.to_pylist()][:4] == bad
 
 
+def hidden_indices(dictionary: list[str]) -> pa.Array:
+    """A dictionary array that is valid, and has wild indices where it is null."""
+    bits, numbers = pa.py_buffer(bytes([0b0101])), pa.py_buffer(np.array([0, -1_000_000_000, 1, 99_999_999], np.int32))
+    indices = pa.Array.from_buffers(pa.int32(), 4, [bits, numbers])
+    return pa.DictionaryArray.from_arrays(indices, pa.array(dictionary), safe=False)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_wild_indices_under_nulls_are_nobodys_trouble(tmp_path: Path, deep: bool) -> None:
+    """Arrow takes them for valid, and reads wild memory when it joins the dictionaries of two such arrays."""
+    columns = [hidden_indices(names) for names in (["a", "b"], ["c", "d"], ["e", "f"])]
+    if deep:
+        ends = pa.array([0, 1, 2, 3, 4], pa.int32())
+        columns = [pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([c], ["d"])) for c in columns]
+    wanted = [value for column in columns for value in column.to_pylist()]
+    root = tmp_path / "wh"
+    wh = held(OwnedEngine(root, tw.Settings(), listen=False))
+    table = table_for(wh, columns[0].type)
+    table.insert(rows_with(columns[0]))
+    table.insert(pa.Table.from_batches([rows_with(columns[1], 4)]))
+    engine: Any = table._engine
+    engine.publisher.insert([rows_with(columns[2], 8)])  # as an older version logged it
+    abandon(wh._engine)
+    with held(OwnedEngine(root, tw.Settings(), listen=False)) as wh:
+        table = wh.table("t")
+        assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted
+        table.flush()
+        assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted and wh.check().ok
+
+
 def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
     table = table_for(wh, pa.string())
     data = bytearray(stream(TEXT, [rows_with(pa.array(["x"]))]).to_pybytes())

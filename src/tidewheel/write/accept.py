@@ -144,7 +144,7 @@ class Acceptor:
         """Whether a batch from outside can be taken as it is: nothing of it is read before it is known to be sound."""
         if not 0 < batch.num_rows <= self._most_rows or not batch.schema.equals(self._schema, True):
             return False
-        return self._look.is_sound(batch) and self._has_values(batch)
+        return self._look.is_sound(batch) and self._look.is_settled(batch) and self._has_values(batch)
 
     def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
         """The same for a sound batch."""

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError, InputError, TidewheelError
+from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.casts import UNFIT
-from tidewheel.write.soundness import unreadable_text
+from tidewheel.write.soundness import settled_rows, unreadable_text
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 4096
@@ -71,6 +72,7 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
 
 def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     unreadable = unreadable_text(batch, spec.name)
+    batch = settled_rows(batch)
     if batch.num_rows <= MOST_ROWS:
         return _named([batch] if batch.num_rows else [], unreadable, spec)
     return _named([batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)], unreadable, spec)
@@ -78,6 +80,8 @@ def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Col
 
 def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     unreadable = unreadable_text(table, spec.name)
+    if any(has_dictionary(type_) for type_ in table.schema.types):
+        table = pa.Table.from_batches(map(settled_rows, table.to_batches()), table.schema)
     chunks = max((c.num_chunks for c in table.columns), default=0)
     if chunks > 1 and table.num_rows < chunks * FEW_ROWS:
         with suppress(pa.ArrowInvalid):  # dictionaries of several chunks may be too large for one: then the chunks stay apart

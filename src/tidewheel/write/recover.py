@@ -27,7 +27,7 @@ from tidewheel.write.log import deliveries_of, fixed_widths
 from tidewheel.write.log_format import Record, batch_of
 from tidewheel.write.log_reader import Covered, LogContents, read_log
 from tidewheel.write.publish import FlushJob, Publisher
-from tidewheel.write.soundness import unreadable_text
+from tidewheel.write.soundness import settled_rows, unreadable_text
 
 Step = Callable[[int], None]
 """Told how many bytes of log have been replayed since it was last called."""
@@ -125,6 +125,7 @@ class _Replay:
             unreadable = unreadable_text(data, publisher.spec.name)
             if unreadable:
                 raise ValueError(f"column {min(unreadable)!r} has text that is not UTF-8")
+            data = settled_rows(data)
             for lane in lanes:
                 template = publisher.placing.template_of(lane // 2, data, publisher.version)
                 source = Batch(data, template.coder, publisher.shape)

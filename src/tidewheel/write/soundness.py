@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError
-from tidewheel.model.arrays import with_bytes
+from tidewheel.model.arrays import has_dictionary, take, with_bytes
 from tidewheel.model.pieces import address_of
 
 Mask = npt.NDArray[np.bool_]
@@ -42,6 +42,7 @@ class Look:
         self._forms = np.array([form for form in forms if form >= 0], np.int64)
         self._others = [i for i, form in enumerate(forms) if form < 0]
         self._has_text = bool(self._forms.any())
+        self._dictionaries = [i for i, type_ in enumerate(schema.types) if has_dictionary(type_)]
 
     def is_sound(self, batch: pa.RecordBatch) -> bool:
         """For a batch of this schema. What starts before its buffers may pass where there is no text: `Shape.describe` looks again."""
@@ -55,6 +56,10 @@ class Look:
         except pa.ArrowException:
             return False
         return all(_starts_inside(batch.column(i)) for i in self._others)
+
+    def is_settled(self, batch: pa.RecordBatch) -> bool:
+        """Whether `settled_rows` has nothing to do for a sound batch of this schema."""
+        return not any(_hides_indices(batch.column(i)) for i in self._dictionaries)
 
     def _to_look_at(self, batch: pa.RecordBatch) -> int:
         from tidewheel.write.kernels import to_look_at
@@ -104,6 +109,41 @@ def _read_names(type_: pa.DataType) -> None:
     for i in range(type_.num_fields):
         assert type_.field(i).name is not None
         _read_names(type_.field(i).type)
+
+
+def settled(array: pa.Array) -> pa.Array:
+    """The array, which is sound, with no index of a dictionary out of range under a null.
+
+    Arrow calls such indices valid, pandas makes them (-1), and Arrow reads wild memory when it joins dictionaries of several such arrays.
+    """
+    return take(array, np.arange(len(array))) if has_dictionary(array.type) and _hides_indices(array) else array
+
+
+def settled_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same for all columns."""
+    columns = [settled(column) for column in batch.columns]
+    same = all(new is old for new, old in zip(columns, batch.columns, strict=True))
+    return batch if same else pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _hides_indices(array: pa.Array) -> bool:
+    if isinstance(array, pa.ExtensionArray):
+        return _hides_indices(array.storage)
+    if isinstance(array, pa.StructArray):
+        return any(_hides_indices(array.field(i)) for i in range(array.type.num_fields))
+    if isinstance(array, pa.RunEndEncodedArray):
+        return _hides_indices(array.values)
+    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray, pa.LargeListViewArray)):
+        return _hides_indices(array.values)
+    if isinstance(array, pa.UnionArray):
+        return any(_hides_indices(array.field(i)) for i in range(array.type.num_fields))
+    if not isinstance(array, pa.DictionaryArray):
+        return False
+    indices = array.indices
+    if not indices.null_count:
+        return False
+    raw = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())[indices.offset : indices.offset + len(indices)]
+    return int(raw.min()) < 0 or int(raw.max()) >= max(len(array.dictionary), 1)
 
 
 def check_lengths(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.spark.sources.parsed import Parsed, Part, extra_fields, only_wanted
+from tidewheel.write.soundness import settled_rows
 
 
 class ArrowPayload:
@@ -52,4 +53,4 @@ class ArrowPayload:
                 batch.validate(full=True)  # it comes from elsewhere, and its lengths and offsets are trusted after this
         except (pa.ArrowException, OSError, ValueError) as e:
             return f"is not an Arrow IPC stream: {' '.join(str(e).split())}"
-        return [b for b in batches if b.num_rows] or "has no rows"
+        return [settled_rows(b) for b in batches if b.num_rows] or "has no rows"
