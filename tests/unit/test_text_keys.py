@@ -171,7 +171,7 @@ def test_regions_of_many_coders(tmp_path: Path) -> None:
             coder = coders.of(first.learned([pa.array(names)], 1) if i % 9 else b"https://")
             codes = coder.encode(pa.record_batch([pa.array(names)], ["key"]))
             record = replace(real.record, key_lo=int(codes.min()), key_hi=int(codes.max()), time_lo=i, time_hi=i + 20, prefix=coder.prefix)
-            chunks.append(type(real)(record, table._engine.spec, publisher.shape, coder, None))  # type: ignore[attr-defined]
+            chunks.append(type(real)(record, table._engine.spec, publisher.shape, coder, None, None))  # type: ignore[attr-defined]
             spans.append((names, i, i + 20))
         some = ChunkSet(publisher.shape.width, chunks[:700:2])
         for known, mine, theirs in ((some, chunks[:700:2], spans[:700:2]), (ChunkSet(publisher.shape.width, chunks), chunks, spans)):
