@@ -273,3 +273,16 @@ def test_too_much_memory_is_never_said_to_be_too_late() -> None:
     with monitor.watching(float("inf"), -1.0, lambda: said.append("late"), large):
         assert over.wait(30)
     assert set(said) == {"large"}
+
+
+def test_a_process_that_does_nothing_is_not_waited_for(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one would be that DuckDB has locked up."""
+    monkeypatch.setattr("tidewheel.read.apart._STALLED", 1.0)
+    result = wh.sql("SELECT levenshtein(repeat('ab', 50000), repeat('ba', 50000)) FROM t")
+    timer = threading.Timer(0.5, lambda: [os.kill(worker.pid, signal.SIGSTOP) for worker in list(workers._all)])
+    timer.start()
+    with pytest.raises(tw.LimitError, match="has ended"):
+        result.to_arrow()
+    timer.join()
+    workers.end_idle()  # those that were stopped with it
+    assert wh.sql("SELECT len(range(5)) AS n").to_pylist() == [{"n": 5}]

@@ -34,6 +34,9 @@ USED_UP = 1
 FREE = 1.5
 """Seconds to start a process that are not the statement's time; what it takes beyond that, on a busy machine, is."""
 
+_STALLED = 15.0
+"""Seconds without any work, after which a worker that is waited for is taken to be lost: out of memory, DuckDB may lock itself up."""
+
 _GRACE = 0.25
 """Seconds that a worker is given to stop what nobody wants any more."""
 
@@ -69,6 +72,7 @@ class Apart:
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
         self._failures: list[BaseException] = []
         self._check: Callable[[], None] = alive
+        self._work, self._worked, self._look_at_work = "", monotonic(), monotonic() + 1.0
         self._over = False
         self._used_up = False
         self._worker: Worker | None = workers.take(alive)
@@ -90,6 +94,7 @@ class Apart:
     def until(self, wanted: Iterable[int], check: Callable[[], None]) -> tuple[int, Any]:
         """The next word of these kinds. Raises WrongError if the work failed, and what `check` raises."""
         self._check = check
+        self._worked = monotonic()
         while True:
             kind, number, data = self._hear()
             if kind == SCAN:
@@ -165,6 +170,13 @@ class Apart:
         """Whether it goes on. Whoever called is told why not; the worker is ended when it is let go of."""
         self._check()
         worker = self._worker
+        if worker is not None and monotonic() > self._look_at_work:
+            self._look_at_work = monotonic() + 1.0
+            if (work := worker.work()) != self._work:
+                self._work, self._worked = work, monotonic()
+            elif monotonic() > self._worked + _STALLED:
+                workers.end(worker)
+                raise self._ended()
         if self._most != NEVER and worker is not None and worker.memory() > self._most:
             workers.end(worker)
             raise too_large(self._memory)

@@ -106,11 +106,15 @@ class _Process:
             last = apart.DONE, getattr(self, f"_{job['kind']}")(job)
         except BaseException as e:
             last = apart.ERROR, wrong(e)
-        self._answers.clear()
-        data = pickle.dumps(last[1])
-        self.busy.clear()
-        used_up = job["memory"] is not None and _reserved() > _BASE + _KEPT
-        self._send(last[0], apart.USED_UP if used_up else 0, data)
+        try:
+            _limit_memory(None)
+            self._answers.clear()
+            data = pickle.dumps(last[1])
+            self.busy.clear()
+            used_up = job["memory"] is not None and _reserved() > _BASE + _KEPT
+            self._send(last[0], apart.USED_UP if used_up else 0, data)
+        except BaseException:
+            os._exit(1)  # or the other process would wait for a word that never comes
 
     def _parse(self, job: dict[str, Any]) -> Any:
         return parsed(job["text"], job["original"])
@@ -228,8 +232,8 @@ def wrong(error: BaseException) -> Wrong:
 
 def _limit_memory(memory: int | None) -> None:
     """The other process looks at this one's memory every few milliseconds; what is asked for at once must fail at once."""
-    if _LINUX and memory is not None:
-        most = _BASE + memory * 3 // 2 + _ABOVE
+    if _LINUX:
+        most = resource.RLIM_INFINITY if memory is None else _BASE + memory * 3 // 2 + _ABOVE
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
 
 
