@@ -189,6 +189,17 @@ def test_wild_indices_under_nulls_are_nobodys_trouble(tmp_path: Path, deep: bool
         assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted and wh.check().ok
 
 
+def test_lists_whose_items_have_another_name_are_stored_as_the_table_names_them(wh: tw.Warehouse) -> None:
+    """Parquet and Spark say element where Arrow says item, and Arrow calls the types equal; a chunk has names, and checksums of them."""
+    table = table_for(wh, pa.list_(pa.struct([("a", pa.list_(pa.int32()))])))
+    other = pa.list_(pa.field("element", pa.struct([("a", pa.list_(pa.field("element", pa.int32())))])))
+    assert other == table.schema.field("c").type
+    values = [[{"a": [1, 2]}], None, [{"a": None}, {"a": []}]]
+    table.insert(rows_with(pa.array(values, other)))
+    table.flush()
+    assert wh.check().ok and table.query(order_by="k").to_arrow()["c"].to_pylist() == values
+
+
 def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
     table = table_for(wh, pa.string())
     data = bytearray(stream(TEXT, [rows_with(pa.array(["x"]))]).to_pybytes())

@@ -25,6 +25,13 @@ def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.Record
     return pa.RecordBatch.from_arrays([take(column, rows) for column in batch.columns], schema=batch.schema)
 
 
+def named_as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The array as of a type that is equal but for names: Arrow takes list<item: …> for list<element: …>, and what is written has them."""
+    if array.type.equals(type_, check_metadata=True):
+        return array
+    return pa.Array._import_from_c_capsule(type_.__arrow_c_schema__(), array.__arrow_c_array__()[1])
+
+
 def unified(parts: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same values with one dictionary for all chunks, however deep it lies, so that they can be joined.
 

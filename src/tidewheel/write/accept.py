@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
+from tidewheel.model.arrays import named_as
 from tidewheel.model.pieces import Shape
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.write.arrow_input import MOST_ROWS, Columns, by_name, to_batches
@@ -203,6 +204,7 @@ class Acceptor:
                 given, garbled = readable(given)
                 note(field.name, garbled, "is not UTF-8 text", "are not UTF-8 text")
             array, bad = self._fit(given, field, limit)
+            array = named_as(array, field.type)
             arrays.append(array)
             if bad is not None:
                 types = "" if isinstance(given, list) else f" ({given.type} → {field.type})"
