@@ -25,7 +25,7 @@ import pyarrow as pa
 import tidewheel as tw
 from tests.conftest import SOAK
 from tidewheel.chunk.cache import LeafCache
-from tidewheel.chunk.reader import Chunk
+from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.errors import CorruptionError, TidewheelError
 from tidewheel.index.version import ChunkSet, Version
@@ -185,7 +185,7 @@ class Target:
         publisher = self._local.publisher
         coder = publisher.coders.of(self.record.prefix)
         make: Any = Chunk if mapped else RemoteChunk
-        more = () if mapped else (LeafCache(1 << 22),)
+        more = (beyond_of(tw.Settings()),) if mapped else (LeafCache(1 << 22),)
         chunk = make(self.record, self._local.spec, publisher.shape, coder, self.file, *more)
         version = Version(1, ChunkSet(publisher.shape.width, [chunk]), (), (), (), publisher.coders.first)
         return LocalResult(self._local.coordinator, version, query).to_arrow()

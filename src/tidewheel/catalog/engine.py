@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
+from tidewheel.catalog.pool import Connections
 from tidewheel.errors import FormatError, StorageError
 
 WRITES = "tidewheel_writes"
@@ -33,7 +34,7 @@ def sqlite_engine(path: Path) -> Engine:
     """An engine over one SQLite file, for any number of threads: each call borrows a connection of its own."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
-        poolclass=QueuePool,
+        poolclass=Connections,
         max_overflow=-1,  # a thread never waits for a connection
         connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
     )
