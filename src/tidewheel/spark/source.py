@@ -65,7 +65,7 @@ class TidewheelSource(DataSource):
         step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
-    @plainly
+    # Not plainly: if this raises, Spark stumbles over a variable of its own, and only the traceback has our sentence.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from tidewheel.spark.changes import ChangeReader
 
