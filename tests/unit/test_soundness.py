@@ -166,13 +166,28 @@ def hidden_indices(dictionary: list[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(dictionary), safe=False)
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_wild_indices_under_nulls_are_nobodys_trouble(tmp_path: Path, deep: bool) -> None:
-    """Arrow takes them for valid, and reads wild memory when it joins the dictionaries of two such arrays."""
-    columns = [hidden_indices(names) for names in (["a", "b"], ["c", "d"], ["e", "f"])]
-    if deep:
-        ends = pa.array([0, 1, 2, 3, 4], pa.int32())
-        columns = [pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([c], ["d"])) for c in columns]
+def hidden_views(texts: list[str]) -> pa.Array:
+    """The same for views."""
+    array = pa.array([texts[0], None, texts[1] * 20, None], pa.string_view())
+    raw = np.frombuffer(array.buffers()[1], np.int32).copy().reshape(4, 4)
+    raw[[1, 3]] = [[2**31 - 1, 0, 7, 99], [-5, 1, 2, 3]]
+    bits, _, *data = array.buffers()
+    return pa.Array.from_buffers(pa.string_view(), 4, [bits, pa.py_buffer(raw), *data])
+
+
+@pytest.mark.parametrize("make", [hidden_indices, hidden_views])
+@pytest.mark.parametrize("inside", ["itself", "list", "struct", "map", "fixed"])
+def test_what_is_wild_under_nulls_is_nobodys_trouble(tmp_path: Path, make: Callable[[list[str]], pa.Array], inside: str) -> None:
+    """Arrow takes it for valid, and reads wild memory when it joins dictionaries or casts views."""
+    ends = pa.array([0, 1, 2, 3, 4], pa.int32())
+    wrap: dict[str, Callable[[pa.Array], pa.Array]] = {
+        "itself": lambda c: c,
+        "list": lambda c: pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([c], ["d"])),
+        "struct": lambda c: pa.StructArray.from_arrays([c, c], ["d", "e"], mask=pa.array([False, False, False, True])),
+        "map": lambda c: pa.MapArray.from_arrays(ends, pa.array(["p", "q", "r", "s"]), c),
+        "fixed": lambda c: pa.FixedSizeListArray.from_arrays(c, 1),
+    }
+    columns = [wrap[inside](make(names)) for names in (["a", "b"], ["c", "d"], ["e", "f"])]
     wanted = [value for column in columns for value in column.to_pylist()]
     root = tmp_path / "wh"
     wh = held(OwnedEngine(root, tw.Settings(), listen=False))

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError, InputError, TidewheelError
-from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.casts import UNFIT
-from tidewheel.write.soundness import settled_rows, unreadable_text
+from tidewheel.write.soundness import may_hide, settled_rows, unreadable_text
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 4096
@@ -80,7 +79,7 @@ def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Col
 
 def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     unreadable = unreadable_text(table, spec.name)
-    if any(has_dictionary(type_) for type_ in table.schema.types):
+    if may_hide(table.schema):
         table = pa.Table.from_batches(map(settled_rows, table.to_batches()), table.schema)
     chunks = max((c.num_chunks for c in table.columns), default=0)
     if chunks > 1 and table.num_rows < chunks * FEW_ROWS:

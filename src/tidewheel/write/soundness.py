@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError
-from tidewheel.model.arrays import has_dictionary, take, with_bytes
+from tidewheel.model.arrays import with_bytes
 from tidewheel.model.pieces import address_of
 
 Mask = npt.NDArray[np.bool_]
@@ -42,7 +42,7 @@ class Look:
         self._forms = np.array([form for form in forms if form >= 0], np.int64)
         self._others = [i for i, form in enumerate(forms) if form < 0]
         self._has_text = bool(self._forms.any())
-        self._dictionaries = [i for i, type_ in enumerate(schema.types) if has_dictionary(type_)]
+        self._hiding = [i for i, type_ in enumerate(schema.types) if _may_hide(type_)]
 
     def is_sound(self, batch: pa.RecordBatch) -> bool:
         """For a batch of this schema. What starts before its buffers may pass where there is no text: `Shape.describe` looks again."""
@@ -59,7 +59,8 @@ class Look:
 
     def is_settled(self, batch: pa.RecordBatch) -> bool:
         """Whether `settled_rows` has nothing to do for a sound batch of this schema."""
-        return not any(_hides_indices(batch.column(i)) for i in self._dictionaries)
+        columns = [batch.column(i) for i in self._hiding]
+        return all(_settled(column) is column for column in columns)
 
     def _to_look_at(self, batch: pa.RecordBatch) -> int:
         from tidewheel.write.kernels import to_look_at
@@ -111,39 +112,88 @@ def _read_names(type_: pa.DataType) -> None:
         _read_names(type_.field(i).type)
 
 
-def settled(array: pa.Array) -> pa.Array:
-    """The array, which is sound, with no index of a dictionary out of range under a null.
-
-    Arrow calls such indices valid, pandas makes them (-1), and Arrow reads wild memory when it joins dictionaries of several such arrays.
-    """
-    return take(array, np.arange(len(array))) if has_dictionary(array.type) and _hides_indices(array) else array
-
-
 def settled_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same for all columns."""
-    columns = [settled(column) for column in batch.columns]
+    """The batch, which is sound, with nothing wild under its nulls.
+
+    Arrow does not look there: it calls an array valid whose null rows have indices of no value (pandas makes -1) or views of no buffer, and
+    reads wild memory when it joins dictionaries or casts views of such arrays.
+    """
+    columns = [_settled(column) for column in batch.columns]
     same = all(new is old for new, old in zip(columns, batch.columns, strict=True))
     return batch if same else pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _hides_indices(array: pa.Array) -> bool:
-    if isinstance(array, pa.ExtensionArray):
-        return _hides_indices(array.storage)
-    if isinstance(array, pa.StructArray):
-        return any(_hides_indices(array.field(i)) for i in range(array.type.num_fields))
-    if isinstance(array, pa.RunEndEncodedArray):
-        return _hides_indices(array.values)
-    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray, pa.LargeListViewArray)):
-        return _hides_indices(array.values)
-    if isinstance(array, pa.UnionArray):
-        return any(_hides_indices(array.field(i)) for i in range(array.type.num_fields))
-    if not isinstance(array, pa.DictionaryArray):
-        return False
-    indices = array.indices
-    if not indices.null_count:
-        return False
-    raw = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())[indices.offset : indices.offset + len(indices)]
-    return int(raw.min()) < 0 or int(raw.max()) >= max(len(array.dictionary), 1)
+def may_hide(schema: pa.Schema) -> bool:
+    """Whether `settled_rows` may have something to do."""
+    return any(map(_may_hide, schema.types))
+
+
+def _may_hide(type_: pa.DataType) -> bool:
+    """Whether something wild can be under the nulls of such arrays: only indices and views point somewhere by themselves."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _may_hide(type_.storage_type)
+    points = pa.types.is_dictionary(type_) or pa.types.is_string_view(type_) or pa.types.is_binary_view(type_)
+    return points or any(_may_hide(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _settled(array: pa.Array) -> pa.Array:
+    type_ = array.type
+    if not _may_hide(type_):
+        return array
+    match array:
+        case pa.ExtensionArray():
+            inner = _settled(array.storage)
+            return array if inner is array.storage else pa.ExtensionArray.from_storage(type_, inner)
+        case pa.DictionaryArray():
+            return _settled_indices(array)
+        case pa.StringViewArray() | pa.BinaryViewArray():
+            return _settled_views(array)
+        case pa.StructArray():
+            given = [array.field(i) for i in range(type_.num_fields)]
+            fields = [_settled(one) for one in given]
+            if all(new is old for new, old in zip(fields, given, strict=True)):
+                return array
+            return pa.StructArray.from_arrays(fields, fields=list(type_), mask=array.is_null())
+        case pa.ListArray() | pa.LargeListArray():
+            return _with_values(array, 2)
+        case pa.FixedSizeListArray():
+            return _with_values(array, 1)
+        case pa.ListViewArray() | pa.LargeListViewArray():
+            return _with_values(array, 3)
+    return array
+
+
+def _with_values(array: pa.Array, buffers: int) -> pa.Array:
+    """A list over settled values; so many buffers are its own."""
+    given = array.values
+    values = _settled(given)
+    if values is given:
+        return array
+    return pa.Array.from_buffers(array.type, len(array), array.buffers()[:buffers], array.null_count, array.offset, [values])
+
+
+def _settled_indices(array: pa.DictionaryArray) -> pa.Array:
+    values, indices = _settled(array.dictionary), array.indices
+    if indices.null_count:
+        raw = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())[indices.offset : indices.offset + len(indices)]
+        if int(raw.min()) < 0 or int(raw.max()) >= max(len(values), 1):
+            nulls = indices.is_null().to_numpy(zero_copy_only=False)
+            indices = pa.array(np.where(nulls, 0, raw).astype(raw.dtype), mask=nulls)
+    if indices is array.indices and values is array.dictionary:
+        return array
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=array.type.ordered)
+
+
+def _settled_views(array: pa.Array) -> pa.Array:
+    if not array.null_count:
+        return array
+    _, views, *data = array.buffers()
+    raw = np.frombuffer(views, np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    if not raw[nulls].any():
+        return array
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(array.type, len(array), [validity, pa.py_buffer(np.where(nulls[:, None], 0, raw)), *data])
 
 
 def check_lengths(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
