@@ -24,6 +24,7 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
+from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import SliceId
 from tidewheel.spark.sources.decode import FileDecoder, MessageDecoder
@@ -165,7 +166,8 @@ class Poisoner:
             found.validate(full=True)
             assert found.num_rows == wanted.num_rows, f"{number}: {found.num_rows} rows for {ack.rows}"
             if found.num_rows < 20 or number % 8 == 0:  # it takes long
-                assert _texts(found) == _texts(wanted), f"{number}: other values"
+                there, given_rows = _texts(found), _texts(wanted)
+                assert there == given_rows, f"{number}: {list(there - given_rows)[:1]} instead of {list(given_rows - there)[:1]}"
         self._note(number, table)
 
     def _note(self, number: int, table: tw.Table) -> None:
@@ -186,9 +188,13 @@ def own_rows(table: tw.Table, number: int) -> pa.Table:
 
 
 def _texts(rows: pa.Table) -> Counter[str]:
-    """Rows as text, in any order."""
+    """Rows as text, in any order; dictionaries by their values, since one row may have several."""
+
+    def text(column: pa.ChunkedArray, i: int) -> str:
+        return repr(column[i].as_py()) if has_dictionary(column.type) else str(column.slice(i, 1).to_string())
+
     rows = rows.combine_chunks()
-    return Counter(" | ".join(str(column.slice(i, 1).to_string()) for column in rows.columns) for i in range(rows.num_rows))
+    return Counter(" | ".join(text(column, i) for column in rows.columns) for i in range(rows.num_rows))
 
 
 def _rows(batch: pa.RecordBatch, spec: Any) -> pa.Table | None:

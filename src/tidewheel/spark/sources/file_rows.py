@@ -59,6 +59,10 @@ class FileRows:
                 return iter(list(self._batches(path, content)))
             for _ in self._batches(path, content):
                 pass
+        except pa.ArrowMemoryError as e:
+            if length < BIG:  # it is damaged where it says how long something is
+                raise Broken(_why(e)) from e
+            raise
         except (MemoryError, TidewheelError):
             raise
         except OSError as e:
