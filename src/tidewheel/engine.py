@@ -9,11 +9,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tidewheel.catalog.lease import lock
+from tidewheel.catalog.lease import OwnerLock, lock
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tenure import Tenure
@@ -23,7 +24,7 @@ from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote import RemoteChunk
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
-from tidewheel.env.files import LocalFiles
+from tidewheel.env.files import LocalFiles, remove_with
 from tidewheel.env.progress import Progress
 from tidewheel.env.remote import RangeFiles
 from tidewheel.errors import (
@@ -240,7 +241,7 @@ class LocalEngine:
             self.tenure.look()
             records = self._fenced_by(lambda: self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
             del self._tables[name]
-            held = {c.record.file for c in (*table.publisher.version.chunks, *self._condemned)}  # these go when nobody reads them
+            held = {c.record.file for c in table.publisher.version.chunks} | self._still_read()  # these go when nobody reads them
             for record in records:
                 if record.file not in held:
                     self.files.remove(record.file)
@@ -254,7 +255,7 @@ class LocalEngine:
     def _condemn(self, chunk: ChunkLike) -> None:
         """A chunk left its table: its file is deleted when nothing reads it any more."""
         self._condemned.add(chunk)
-        chunk.condemn()
+        remove_with(chunk, partial(_remove_as_owner, self._lease.lock, self.files), chunk.record.file)
 
     @contextmanager
     def still(self) -> Iterator[list[LocalTable]]:
@@ -266,7 +267,13 @@ class LocalEngine:
 
     def in_use(self) -> set[str]:
         """Files that no table knows and that are no leftovers: being written, or read by whoever began before a drop."""
-        return {name + names.TEMPORARY for name in list(self.files.unfinished)} | {chunk.record.file for chunk in self._condemned}
+        return {name + names.TEMPORARY for name in list(self.files.unfinished)} | self._still_read()
+
+    def _still_read(self) -> set[str]:
+        """Files of chunks that left their tables and have readers."""
+        while True:
+            with suppress(RuntimeError):  # one more left meanwhile, in the thread that commits
+                return {chunk.record.file for chunk in self._condemned}
 
     def _fenced_by(self, write: Callable[[], T]) -> T:
         """Write to the catalog; if that says that another owns the warehouse, it is so for good."""
@@ -323,6 +330,12 @@ class LocalEngine:
             self._lease.release()
         finally:
             self.catalog.close()
+
+
+def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
+    """In a folder that is another's by now a file of this name may be needed; else the next owner sweeps it."""
+    if lock.is_held:
+        files.remove(name)
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:

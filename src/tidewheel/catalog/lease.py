@@ -50,6 +50,15 @@ class OwnerLock:
             raise
         return HeldLease(self, catalog, epoch)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it was not released, and the file that is locked still has the name."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return self._fd is not None and (found.st_dev, found.st_ino) == self.identity
+
     def release(self) -> None:
         """Let the next process in. May be called twice."""
         with self._turn:

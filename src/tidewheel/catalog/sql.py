@@ -71,6 +71,8 @@ class SqlCatalog:
         try:
             with storage_errors(where, "open"):
                 upgrade(self._reads, self._writes, where)
+            self._anchor = engine.raw_connection()
+            """Open as long as the catalog: SQLite removes its write-ahead log when the last connection is closed, as an interrupt does."""
         except BaseException:
             engine.dispose()
             raise
@@ -78,6 +80,7 @@ class SqlCatalog:
     def close(self) -> None:
         with self._turn:
             self._closed = True
+            self._anchor.close()
             self._engine.dispose()
 
     def abandon(self) -> None:
@@ -86,6 +89,7 @@ class SqlCatalog:
             if not self._closed:
                 self._closed = True
                 keep_for_good(self._engine)
+                keep_for_good(self._anchor)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

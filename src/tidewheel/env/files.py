@@ -291,6 +291,8 @@ class Appender:
         self.name = name
         self.torn = False
         """A record could be neither written whole nor taken back: nothing may be appended any more."""
+        self.is_ours = True
+        """Whether what was written can be found by the next owner: after the last write the file had a name, and none had read it."""
         self.gone = False
         """The file was closed for a while, and was not there or another one when it was needed again."""
         self._files = files
@@ -305,13 +307,16 @@ class Appender:
         The caller counts the bytes, so that an interrupt at any moment leaves one truth: what it did not count is cut off
         by the next write. When this raises, the file has `at` bytes as before, or is `torn`.
         """
+        opened = False
         try:
             with self._files.handles.use(self._handle) as descriptor:
+                opened = True
                 self._handle.dirty = self._durable
                 self._writes += 1
                 self._write(descriptor, parts, size, at)
+                self.is_ours = self._files.disk.is_ours(descriptor)
         except OSError as e:
-            self.gone = self._handle.descriptor is None and e.errno not in (errno.EMFILE, errno.ENFILE)
+            self.gone = not opened and e.errno not in (errno.EMFILE, errno.ENFILE)
             raise self._files._cannot_write(self.name, e) from e
 
     def _write(self, descriptor: int, parts: Sequence[Any], size: int, at: int) -> None:
@@ -334,14 +339,6 @@ class Appender:
                 self.torn = True
             raise
         self._end = at + size
-
-    def is_ours(self) -> bool:
-        """Whether what was written so far can be found by the next owner: the file has a name, and none has read it yet."""
-        try:
-            with self._files.handles.use(self._handle) as descriptor:
-                return self._files.disk.is_ours(descriptor)
-        except FileNotFoundError:
-            return False
 
     def sync(self) -> None:
         """Returns when all that was written before is on the disk; raises OSError."""

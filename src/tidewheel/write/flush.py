@@ -28,7 +28,7 @@ from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Bell, Outcome
-from tidewheel.errors import FencedError, TidewheelError
+from tidewheel.errors import TidewheelError
 from tidewheel.index.run import Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
@@ -65,6 +65,9 @@ class Written:
     deliveries: list[Delivery] = field(default_factory=list)
     done: Outcome | None = None
     """Somebody waits for it; a flush is tried again instead."""
+    reserved: Reservation | None = None
+    tidy: bool = False
+    """Nothing was written: only what nothing needs is to go."""
 
 
 class Flusher:
@@ -197,6 +200,9 @@ class Flusher:
             return False
         if written.job is not None:
             self._room.release()
+        if written.tidy:
+            self.tidy(written.publisher)
+            return True
         try:
             with self._committing:
                 if written.publisher.dropped:
@@ -208,7 +214,7 @@ class Flusher:
             else:
                 try:
                     self._remove(written.records)
-                    written.publisher.settle_generation()
+                    self._settle(written)
                 finally:
                     written.done.tell(e)
         except BaseException as e:  # this thread ends, but nobody is to wait for it for ever
@@ -217,12 +223,17 @@ class Flusher:
             raise
         else:
             if written.done is not None:
-                written.publisher.settle_generation()
+                self._settle(written)
                 written.done.tell()
         return True
 
+    @staticmethod
+    def _settle(written: Written) -> None:
+        if written.reserved is not None:
+            written.publisher.settle_generation(written.reserved.generation)
+
     def _commit(self, written: Written) -> None:
-        """Steps 3 to 5. If this raises, nothing was committed, and the caller removes the files."""
+        """Steps 3 to 5. If this raises, the caller removes the files that `written` still names: none, once they may be committed."""
         began = self._clock.monotonic()
         publisher, records, job = written.publisher, written.records, written.job
         servers = publisher.placing.new_servers
@@ -241,11 +252,8 @@ class Flusher:
                 batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
             )
         )  # fmt: skip
-        try:
-            self._look()  # the catalog may be: then the log is all that is left, and stays
-        except FencedError:
-            written.records = []  # but they may be the table's by now: nobody removes them
-            raise
+        written.records = []  # they are the table's by now: whatever fails from here on, nobody removes them
+        self._look()  # the catalog may be another's: then the log is all that is left, and stays
         self._show(publisher, generation, job, change, forget, servers)
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
@@ -305,8 +313,8 @@ class Flusher:
         finally:
             with self._committing:
                 self._keeping -= 1
-            for publisher in self._tables():
-                self.tidy(publisher)
+            for publisher in self._tables():  # by the commit thread: no interrupt comes between its commit and its swap
+                self._written.put(Written(publisher, [], tidy=True))
 
     def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
         """Record a package that brought no rows."""
@@ -347,8 +355,9 @@ class Flusher:
     ) -> None:
         """Commit chunks that were written, perhaps elsewhere, and perhaps a mask; returns when they are part of the table."""
         done = Outcome()
+        written = Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done, reserved=reserved)
         reserved.handed_over = True
-        self._written.put(Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done))
+        self._written.put(written)  # no call in between: nothing interrupts it
         while not done.wait(min(1.0, deadline.left())):
             if not self._threads[-1].is_alive():  # it was closed meanwhile
                 publisher.check_open()

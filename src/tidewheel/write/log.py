@@ -155,7 +155,7 @@ class Log:
             segment.last = generation
             self._at = number + len(entries), end + size
             self.bytes += size
-            if not file.is_ours():  # after the write: whoever reads it from now on finds this record
+            if not file.is_ours:  # after the write: whoever reads it from now on finds this record
                 raise FencedError(f"{self._files.path(segment.name)} was deleted, or read by the next owner")
             return self._at[0]
 
@@ -291,7 +291,7 @@ class Log:
         if any(file not in mine for file in there):
             return 0
         try:
-            if self._placed or there:
+            if self._placed or there or folder in self._files.folders(names.LOGS):  # an earlier owner may have removed the last one
                 self._files.sync_folder(folder)
         except StorageError:
             return 0

@@ -79,8 +79,8 @@ class Publisher:
         self.fenced: FencedError | None = None
         """This process is not the owner any more: nothing that waits here will ever be flushed."""
         self.dropped = False
-        self._reserved: int | None = None
-        """A generation whose rows are on their way."""
+        self._reserved: set[int] = set()
+        """Generations whose rows are on their way: several, if a caller gave up while its commit goes on."""
         self.removed: list[int] = []
         """The last generation of each chunk that left the table and that the catalog still has, for the log's sake."""
         self.untidy = False
@@ -363,19 +363,19 @@ class Publisher:
         with self.lock:
             if seal:
                 self._seal([t for s in self.servers for t in s.trees()])
-            self._reserved = self.version.generation + 1
-            self._swap(generation=self._reserved)
-            mine = Reservation(self._reserved)
+            mine = Reservation(self.version.generation + 1)
+            self._reserved.add(mine.generation)
+            self._swap(generation=mine.generation)
         try:
             yield mine
         finally:
             if not mine.handed_over:
-                self.settle_generation()
+                self.settle_generation(mine.generation)
 
-    def settle_generation(self) -> None:
+    def settle_generation(self, generation: int) -> None:
         """The commit that a generation was reserved for is done, or will never be."""
         with self.lock:
-            self._reserved = None
+            self._reserved.discard(generation)
             self._swap()
 
     def next_generation(self) -> int:
@@ -431,6 +431,6 @@ class Publisher:
             tuple(tree.view() for server in self.servers for tree in server.trees()),
             old.hidden if masks is None else masks,
             self.coders.first,
-            min(self._known, self._known if self._reserved is None else self._reserved - 1),
+            min(self._known, *(reserved - 1 for reserved in self._reserved)) if self._reserved else self._known,
             max(old.horizon, horizon),
         )
