@@ -104,13 +104,13 @@ class Table:
         those of Settings. Damaged files end it with CorruptionError; with `on_corrupt="skip"` their rows are left out,
         `result.stats` says how many, and a CorruptionWarning is given.
         """
-        engine = self._engine
-        query = Query(key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt)
-        if isinstance(where, str):
-            from tidewheel.sql.wheres import bounded
-
-            query = bounded(query, engine.spec)
         with Within(timeout):
+            engine = self._engine
+            query = Query(key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt)
+            if isinstance(where, str):
+                from tidewheel.sql.wheres import bounded
+
+                query = bounded(query, engine.spec)
             result = engine.query(query)
         if result.warning:
             warnings.warn(result.warning, CorruptionWarning, stacklevel=2)

@@ -245,7 +245,8 @@ def test_another_warehouse_in_the_place_of_ours_is_left_alone(root: Path, engine
     other = engines(root)
     other.table("t").insert(row(8), None, "error")
     other.table("t").flush()
-    before = {path: path.stat().st_ino for path in root.rglob("*")}
+    with other.still():  # the log is trimmed a moment after the flush
+        before = {path: path.stat().st_ino for path in root.rglob("*")}
     for call in (lambda: table.insert(row(2), None, "error"), table.flush, lambda: table.replace(row(3), (3, 3)), engine.close):
         with pytest.raises(FencedError, match="another folder is in the place of its own"):
             call()

@@ -90,6 +90,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     engine.close()
     with closing(sqlite3.connect(folder / "left" / "catalog.sqlite")) as conn, conn:
         conn.execute("INSERT INTO stream_batches VALUES (1, 's', 3, 1, 5)")
+        conn.execute("INSERT INTO masks (table_id, time_lo, time_hi, generation, reason) VALUES (1, 0, 5, 0, 'replace')")  # hides nothing
         conn.execute("INSERT OR REPLACE INTO servers VALUES (1, 0, 5, x''), (1, 1, 9, x'')")
         conn.execute("INSERT OR REPLACE INTO fields SELECT table_id, 9, 9, 'old', 'int64', 0, 1 FROM fields LIMIT 1")
     yield folder

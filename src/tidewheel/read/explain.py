@@ -22,7 +22,7 @@ def plan_text(plan: Plan, spec: TableSpec) -> str:
         f"  key codes  {keys}{more}",
         f"  time       {axis.show(plan.time[0])} .. {axis.show(plan.time[1])}",
         f"  regions    {s.regions_read} read of {s.regions_considered}",
-        f"  leaves     {s.leaves_read} read, {s.leaves_skipped} skipped" + (f"; {s.rows_scanned} rows looked at" if s.rows_scanned else ""),
+        f"  leaves     {s.leaves_read} read, {s.leaves_skipped} skipped",
     ]
     for sub in plan.subqueries[:_SHOWN]:
         span = f"{axis.show(sub.time[0])} .. {axis.show(sub.time[1])}"
