@@ -54,12 +54,18 @@ class Line:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._end = end
+        self.whole = True
+        """No message was left off in the middle: what comes next begins one."""
 
     def send(self, kind: int, number: int = 0, data: Any = b"", check: Callable[[], None] | None = None) -> None:
         """`check` is called while it waits, and may raise."""
         body = memoryview(data).cast("B")
-        self._send(memoryview(_HEAD.pack(kind, number, len(body))), check)
-        self._send(body, check)
+        try:
+            self._send(memoryview(_HEAD.pack(kind, number, len(body))), check)
+            self._send(body, check)
+        except BaseException:
+            self.whole = False
+            raise
 
     def _send(self, left: memoryview, check: Callable[[], None] | None) -> None:
         while left:
@@ -75,8 +81,12 @@ class Line:
         head = bytearray(_HEAD.size)
         self._receive(memoryview(head), check)
         kind, number, size = _HEAD.unpack(head)
-        data = make(size)
-        self._receive(memoryview(data).cast("B"), check)
+        try:
+            data = make(size)
+            self._receive(memoryview(data).cast("B"), check)
+        except BaseException:
+            self.whole = False
+            raise
         return kind, number, data
 
     def _receive(self, into: memoryview, check: Callable[[], None] | None) -> None:

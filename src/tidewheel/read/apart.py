@@ -139,6 +139,7 @@ class Apart:
         batch: pa.RecordBatch | None = None
         try:
             batch = next(scan, None) if scan is not None else None
+            self._worked = monotonic()  # it had to wait for us
         except Exception as e:
             self._scans.pop(number, None)
             self._failures.append(e)
@@ -198,6 +199,8 @@ def too_large(memory: float) -> LimitError:
 
 def _stopped(worker: Worker) -> bool:
     """Ask a worker to stop what it does; whether it has, and can do other work."""
+    if not worker.line.whole:  # the rest of a message would be taken for others
+        return False
     give_up = monotonic() + _GRACE
 
     def patient() -> None:

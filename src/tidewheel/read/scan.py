@@ -173,6 +173,9 @@ def find(
     if damage is not None:
         count = damage.sift(pieces, count)
     mappings, near = _open_all(version, pieces, count, watch)
+    if version.hidden and near < count:  # what is not mapped cannot be sieved: it is asked for each interval that the masks leave
+        pieces = np.concatenate([pieces[:near], *version.hidden.cut(pieces[near:count])])
+        count = len(pieces)
 
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = keys.check

@@ -71,7 +71,14 @@ class _Process:
     def listen(self) -> None:
         """Until nobody is there any more, or nothing was asked for a while."""
         self._send(READY)
-        while self.busy.is_set() or not self._line.silent(IDLE) or self.busy.is_set():
+        since = time.monotonic()
+        while True:
+            if self.busy.is_set():
+                since = time.monotonic()
+            if self._line.silent(1.0):  # not longer: the work may end meanwhile, and nobody says so here
+                if not self.busy.is_set() and time.monotonic() > since + IDLE:
+                    return
+                continue
             kind, number, data = self._line.receive(pa.allocate_buffer)
             if kind == apart.JOB:
                 self._stopped, self._go = False, SimpleQueue()

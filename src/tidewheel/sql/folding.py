@@ -81,8 +81,9 @@ class Folder:
             case {"class": "FUNCTION", "function_name": "+" | "-" as sign, "arguments": [_, _]}:
                 left, right = arguments(node)
                 at, span = self._quick(left), _span(right)
-                if at is not None and span is not None:
-                    return pa.scalar(at.value + (span if sign == "+" else -span), at.type)
+                if at is not None and span is not None and pa.types.is_timestamp(at.type):
+                    moved = at.value + (span if sign == "+" else -span)
+                    return pa.scalar(moved, at.type) if abs(moved) < 1 << 62 else None
         return None
 
     def _parameter(self, name: str) -> pa.Scalar | None:

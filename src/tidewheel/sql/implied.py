@@ -244,6 +244,8 @@ def _prefixed(subject: Node, column: Column, begin: str, same: bool) -> Implied 
 
 def _bounded(subject: Node, column: Column, span: spans.Span) -> Node | None:
     """That a column lies in an interval of time."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":  # it has moments between two microseconds
+        span = None if span[0] is None else span[0] - 1, None if span[1] is None else span[1] + 1
     ends = [
         nodes.comparison(_NAMES[op], subject, made)
         for op, at in zip((where.AT_LEAST, where.AT_MOST), span, strict=True)

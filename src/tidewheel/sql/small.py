@@ -79,7 +79,12 @@ class Small:
             if one.get("type") != _EQUAL or one in own:
                 continue
             for subject, expression in ((one["left"], one["right"]), (one["right"], one["left"])):
-                column = outside.column(subject) if subject.get("class") == "COLUMN_REF" and inside.where(subject) is None else None
+                # what the query inside may have itself is not the column outside
+                column = (
+                    outside.column(subject)
+                    if subject.get("class") == "COLUMN_REF" and not inside.knows(subject["column_names"][0])
+                    else None
+                )
                 if column is None or not column.indexed or not _is_within(expression, inside):
                     continue
                 condition = nodes.both(*own) if own else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ _LONG = {
 }  # fmt: skip
 """The most that a part of a time can have."""
 
-_EPOCHS = {"epoch": SECOND, "epoch_ms": 1000, "epoch_us": 1, "epoch_ns": 0.001}
+_EPOCHS: dict[str, int | Fraction] = {"epoch": SECOND, "epoch_ms": 1000, "epoch_us": 1, "epoch_ns": Fraction(1, 1000)}
 _MOST = 1 << 62
 _TIMES = ("TIMESTAMP", "DATETIME", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
 
@@ -51,6 +52,8 @@ def compared(subject: Node, op: str, value: pa.Scalar, value_of: Value) -> tuple
         return _moments(subject, _ends(op, moment), value_of, 0)
     if pa.types.is_duration(value.type) or value.type == pa.month_day_nano_interval():
         return _distance(subject, op, _length(value), value_of)
+    if pa.types.is_timestamp(value.type):  # infinity, or one that Python has no date for
+        return None
     number: Any = value.as_py()
     if isinstance(number, (int, float, Decimal)) and not isinstance(number, bool) and math.isfinite(number):
         return _numbers(subject, op, number, value_of)
@@ -132,13 +135,14 @@ def _numbers(subject: Node, op: str, number: Any, value_of: Value) -> tuple[Node
     if len(given) != 1 or abs(number) > 1 << 53 and name != "epoch_ns":
         return None
     if name == "year" and 0 < number < 9999:
+        op = where.AT_MOST if op == where.LESS and number != int(number) else op  # 2023 is less than 2023.5
         first, last = _ends(op, int(number))
         lo = None if first is None else _year(first - 1)
         hi = None if last is None else _year(last + 2)
         return _moments(given[0], (lo, hi), value_of, 0)
     if (unit := _EPOCHS.get(name)) is None:
         return None
-    at, slack = int(number * unit), max(1, int(2 * unit))  # times are rounded to the unit, and floats are not exact
+    at, slack = math.floor(Fraction(number) * unit), max(1, int(2 * unit))  # times are rounded to the unit, and floats are not exact
     lo, hi = _ends(op, at)
     return _moments(given[0], _shifted((lo, hi), -slack, slack), value_of, 0)
 
