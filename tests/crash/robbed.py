@@ -24,7 +24,7 @@ from pathlib import Path
 import tidewheel as tw
 from tests.crash.crowd import SCHEMA, package
 from tidewheel import seat
-from tidewheel.errors import FencedError, FormatError, LimitError, NotFoundError, QueryError
+from tidewheel.errors import CorruptionError, FencedError, FormatError, LimitError, NotFoundError, QueryError
 
 LATE = 1.0
 
@@ -49,7 +49,8 @@ class Robbed:
 
     def trouble(self, error: Exception) -> None:
         """Go on where that makes sense; else end, loudly."""
-        if isinstance(error, (FencedError, NotFoundError, FormatError, QueryError)):
+        # CorruptionError: a chunk is not there, because its folder is not
+        if isinstance(error, (FencedError, NotFoundError, FormatError, QueryError, CorruptionError)):
             wh, self.wh = self.wh, None
             if wh is not None:
                 with suppress(tw.TidewheelError):

@@ -51,6 +51,8 @@ class World:
         over = disk.crashed.wait(HANGS)
         where = "" if over else stacks(threading.enumerate())
         disk.kill()
+        if self._engine is None:  # a thread of it may have died before the one that makes it was done
+            thread.join(HANGS)
         if self._engine is not None and not self.closed:
             abandon(self._engine, [thread])
         thread.join(HANGS)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import sqlite3
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +16,12 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.chunk import names
+from tidewheel.errors import FencedError
 from tidewheel.index import hidden
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
+from tidewheel.model.schema import make_spec
+from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import publish
 
@@ -311,3 +318,68 @@ def test_ends_of_a_table_some_of_whose_rows_were_replaced(wh: tw.Warehouse) -> N
             pa.schema([("c", pa.int64()), ("a", pa.int64()), ("b", pa.int64())])
         ).to_pylist()  # fmt: skip
         assert found == {"c": 2500, "a": 500 * SECOND, "b": 2999 * SECOND}
+
+
+@pytest.mark.parametrize("mapped", [1000, 1])
+def test_many_holes_in_chunks_that_are_mapped_or_not(tmp_path: Path, mapped: int) -> None:
+    with tw.open(tmp_path / "wh", settings=tw.Settings(leaf_rows=32, mapped_chunks=mapped)) as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="k")
+        for chunk in range(3):
+            table.insert(rows(0, 999, chunk))
+            table.flush()
+        for hole in range(60):
+            table.replace([], time=seconds(hole * 10, hole * 10 + 5))
+        assert marks(table.query()) == {0: 640, 1: 640, 2: 640}
+        assert marks(table.query(time=seconds(0, 599))) == {0: 240, 1: 240, 2: 240}
+        assert wh.sql("SELECT count(n + 1) AS n FROM t").to_pylist() == [{"n": 1920}]
+
+
+def test_who_is_not_the_owner_any_more_removes_no_chunk_of_the_next(tmp_path: Path) -> None:
+    root = tmp_path / "wh"
+    engine = OwnedEngine(root, SMALL, listen=False)
+    table = engine.create(make_spec("t", SCHEMA, time="ts", key="k"), "error")
+    table.insert(rows(0, 99, 1), None, "error")
+    table.flush()
+    before = {path.name for path in root.glob("tables/*/*.arrow")}
+    read = table.query(Query())
+    table.replace(rows(0, 99, 2), (None, None))  # its chunk leaves the table; the result keeps the file
+    root.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", root)  # as if a backup of before was restored
+    with pytest.raises(FencedError):
+        table.insert(rows(0, 0, 3), None, "error")
+    del read
+    gc.collect()
+    assert before < {path.name for path in root.glob("tables/*/*.arrow")}
+    with pytest.raises(FencedError):
+        engine.close()
+
+
+def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> None:
+    """Also if the caller of the commit before gave up: a reader of changes would miss its rows for ever."""
+    with wh:
+        table = wh.table("t")
+        table.insert(rows(0, 99, 1))
+        table.flush()
+        local = engine(table)
+        flusher = local.engine.flusher
+        gate, writing, write = threading.Event(), threading.Event(), flusher.write
+
+        def slowly(*args: Any) -> Any:
+            writing.set()
+            assert gate.wait(60)
+            return write(*args)
+
+        with flusher._committing, pytest.raises(tw.LimitError):  # a slow disk
+            table.replace(rows(0, 9, 2), time=seconds(0, 9), timeout=0.3)
+        flusher.write = slowly  # type: ignore[method-assign]
+        second = threading.Thread(target=lambda: table.replace(rows(20, 29, 3), time=seconds(20, 29)))
+        second.start()
+        assert writing.wait(60)
+        give_up = time.monotonic() + 60
+        while marks(table.query()) != {1: 90, 2: 10}:  # the first commit goes on by itself
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        settled = local.generation()
+        gate.set()
+        second.join()
+        assert marks(local.changes(settled, local.generation(), None)) == {3: 10}

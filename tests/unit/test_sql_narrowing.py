@@ -247,6 +247,40 @@ def test_little_is_read(wh: tw.Warehouse, duck: Any, statement: str, most: int) 
     assert looked_at(result) <= most + 64
 
 
+FINE = pa.schema([("k", pa.string()), ("ts", pa.timestamp("ns"))])
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tw.Warehouse, Any]]:
+    """Times with moments between two microseconds, and DuckDB's copy."""
+    edge = int(dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp()) * 10**9
+    times = [edge + step for step in (-(10**15), -86_400 * 10**9, -1000, -999, -1, 0, 1, 999, 1000, 86_400 * 10**9, 10**15)]
+    rows = pa.table([[f"k{i % 3}" for i in range(len(times))], pa.array(times, pa.timestamp("ns"))], schema=FINE)
+    with tw.open(tmp_path_factory.mktemp("fine") / "wh") as wh, duckdb.connect() as duck:
+        wh.create_table("t", FINE, time="ts", key="k").insert(rows)
+        wh.create_table("small", FINE, time="ts", key="k").insert(rows.slice(4, 1))
+        duck.execute("SET TimeZone = 'UTC'")
+        duck.register("t", rows)
+        duck.register("small", rows.slice(4, 1))
+        yield wh, duck
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ts < TIMESTAMP '2024-01-01' + INTERVAL '0 second'", "ts < (SELECT max(ts) FROM small)", "ts <= (SELECT max(ts) FROM small)",
+        "ts::TIMESTAMP = TIMESTAMP '2024-01-01'", "TIMESTAMP '2024-01-02' - ts = INTERVAL '1 day'",
+        "ts + INTERVAL '1 day' > TIMESTAMP '2024-01-02'", "year(ts) < 2023.5", "date_part('year', ts) < 2023.5", "epoch_ns(ts) > 1.5",
+        "ts < 'infinity'::TIMESTAMP", "ts > now() - INTERVAL '9999999 days'",
+        "EXISTS (SELECT 1 FROM (SELECT * EXCLUDE (ts) FROM small) u WHERE k = u.k)",
+    ],
+)  # fmt: skip
+def test_nothing_is_left_out(fine: tuple[tw.Warehouse, Any], condition: str) -> None:
+    wh, duck = fine
+    statement = f"SELECT k, epoch_ns(ts) AS n FROM t WHERE {condition} ORDER BY n"
+    assert wh.sql(statement).to_arrow().to_pylist() == duck.sql(statement).to_arrow_table().to_pylist()
+
+
 def test_explain_tells_it(wh: tw.Warehouse) -> None:
     told = wh.sql(f"EXPLAIN SELECT v FROM logs WHERE ts > now() - {INTERVAL}").to_pylist()
     assert told[0]["explain_key"] == "tidewheel: logs" and "time       2026-03-02 12:25:15.123457" in told[0]["explain_value"]

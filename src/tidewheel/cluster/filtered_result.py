@@ -66,9 +66,12 @@ class FilteredResult(PipedResult):
         bounded._check()
 
         def rows(size: int, watch: Watch, enough: int | None) -> Iterator[pa.RecordBatch]:
+            read = 0
             for batch in bounded:
                 watch.check()
                 watch.take(batch.nbytes)
+                read += batch.num_rows
+                self.stats.rows_scanned = max(self.stats.rows_scanned, read)
                 yield batch
 
         return rows, None
