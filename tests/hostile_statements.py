@@ -157,8 +157,14 @@ def _memory() -> int:
     pids = ["self"]
     for task in os.listdir("/proc/self/task"):
         with suppress(OSError), open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
-            pids += file.read().split()
+            pids += filter(_is_apart, file.read().split())  # other tests of this process may have left a Java
     return sum(map(_private, pids))
+
+
+def _is_apart(pid: str) -> bool:
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return b"tidewheel.sql.apart" in file.read()
+    return False
 
 
 def _private(pid: str) -> int:

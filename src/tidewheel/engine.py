@@ -333,8 +333,8 @@ class LocalEngine:
 
 
 def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
-    """In a folder that is another's by now a file of this name may be needed; else the next owner sweeps it."""
-    if lock.is_held:
+    """Of a chunk that left its table. In another folder that has the place by now, a file of this name may be needed."""
+    if lock.is_in_place:
         files.remove(name)
 
 

@@ -164,7 +164,7 @@ class Changes(RuleBasedStateMachine):
     def count(self, a: float, most: int | None) -> None:
         after = round(a * self.oracle.generation)
         version = self.table.publisher.version
-        unmasked = Version(version.generation, version.chunks, version.sealed, version.live, (), version.coders)
+        unmasked = Version(version.generation, version.chunks, version.sealed, version.live, (), version.coder)
         stored = LocalResult(self.table.coordinator, unmasked, Query(columns=[SERIAL])).to_arrow()[SERIAL].to_pylist()
         born = {row.values[SERIAL]: row.born for row in self.oracle.rows}
         assert {row.values[SERIAL] for row in self.oracle.rows if row.died == NEVER} <= set(stored)

@@ -129,7 +129,7 @@ WRONG = [
     ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'epoch(id, h)', key = 'ts')", "one of s, ms, us, ns", "'epoch(id, h)'"),
     ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'zorder(id, ts)')", "key is a column", "'zorder(id, ts)'"),
     ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'id', bounds = '1, 2')", "bounds are those of a z-order", "'1, 2'"),
-    ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'id', partition = '1 moon')", "a duration looks like", "x"),
+    ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'id', partition = '1 moon')", "a partition looks like", "x"),
     ("CREATE TABLE x (id INT, ts TIMESTAMP) WITH (time = 'ts', key = 'ip(id)')", "needs a text column", "x"),
     (f"CREATE TABLE x (id INTT, ts TIMESTAMP) {WITH}", "column id: Type with name INTT does not exist!", "INTT"),
     (f"CREATE TABLE x (id INT, ts TIMESTAMP, u UUID) {WITH}", "column u: a table has no columns of type UUID; use VARCHAR", "UUID"),

@@ -51,13 +51,13 @@ class OwnerLock:
         return HeldLease(self, catalog, epoch)
 
     @property
-    def is_held(self) -> bool:
-        """Whether it was not released, and the file that is locked still has the name."""
+    def is_in_place(self) -> bool:
+        """Whether the file that was locked still has its name: the folder around it is the one that was owned."""
         try:
             found = os.stat(self.path)
         except OSError:
             return False
-        return self._fd is not None and (found.st_dev, found.st_ino) == self.identity
+        return (found.st_dev, found.st_ino) == self.identity
 
     def release(self) -> None:
         """Let the next process in. May be called twice."""

@@ -110,7 +110,7 @@ class Finder:
                 known = [one for one in ends if one is not None]
                 if not known:
                     return None
-                same = len(known) == 2 and all(one.same for one in known)
+                same = len(known) == 2 and all(one.same for one in known) and self._alike(lower, upper)
                 return Implied(nodes.both(*(one.node for one in known)), same, any(one.new for one in known))
             case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
                 op = where.INVERSE[where.OF_TREE[kind]] if negated else where.OF_TREE[kind]
@@ -162,6 +162,11 @@ class Finder:
             return None
         same = bare is subject and pa.types.is_timestamp(of.type) and of.type.unit == "us"
         return Implied(node, same, not _is_plain(constant, value) or bare is not subject)
+
+    def _alike(self, lower: Node, upper: Node) -> bool:
+        """Whether two constants have one type: of some that differ, DuckDB makes no BETWEEN, and is to say so."""
+        first, last = self._folder.value(lower), self._folder.value(upper)
+        return first is not None and last is not None and bool(first.type == last.type)
 
     def _is_about(self, subject: Node) -> bool:
         """Whether it reads an indexed column, and no query: of all else, nothing can be told, and constants need not be looked at."""
