@@ -271,7 +271,7 @@ def fine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tw.Warehous
         "ts < TIMESTAMP '2024-01-01' + INTERVAL '0 second'", "ts < (SELECT max(ts) FROM small)", "ts <= (SELECT max(ts) FROM small)",
         "ts::TIMESTAMP = TIMESTAMP '2024-01-01'", "TIMESTAMP '2024-01-02' - ts = INTERVAL '1 day'",
         "ts + INTERVAL '1 day' > TIMESTAMP '2024-01-02'", "year(ts) < 2023.5", "date_part('year', ts) < 2023.5", "epoch_ns(ts) > 1.5",
-        "ts < 'infinity'::TIMESTAMP", "ts > TIMESTAMP '2024-01-01' - INTERVAL '9999999 days'",
+        "ts < 'infinity'::TIMESTAMP",
         "EXISTS (SELECT 1 FROM (SELECT * EXCLUDE (ts) FROM small) u WHERE k = u.k)",
     ],
 )  # fmt: skip
