@@ -28,7 +28,7 @@ demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse 
 # Files stay together, those with Spark in one worker, the longest first: tests/conftest.py.
 PYTEST  := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-quick: setup  ## two minutes: the unit and property tests, without Java
+quick: setup  ## the unit and property tests, without Java
 	@$(PYTEST) tests/unit tests/property tests/compat tests/conformance
 
 test: lint  ## set up, lint, then all tests, the campaigns in their short form
