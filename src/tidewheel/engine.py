@@ -98,6 +98,10 @@ class LocalEngine:
             recovered = self._recover(known, logs)
             self.recovery = Recovery(self.clock.monotonic() - began, before, recovered, orphans)
             """What opening it had to mend."""
+        except FencedError:
+            owner.release()
+            self.catalog.abandon()  # to close it would remove files by name, and another folder has the place
+            raise
         except BaseException:
             owner.release()
             self.catalog.close()
@@ -168,6 +172,7 @@ class LocalEngine:
         known = {chunk.file for table in tables for chunk in table.chunks}
         ids = {table.record.id for table in tables}
         orphans = [file for file in found if file not in known]
+        self.tenure.look()
         sweep_loads(self.files)
         left: dict[int, int] = {}
         for file in logs:
@@ -177,6 +182,7 @@ class LocalEngine:
             else:
                 orphans.append(file)
         for file in orphans:
+            self.tenure.look()  # another folder may be in the place of ours by now, with files that its own catalog knows
             self.files.remove(file)
         kept = {folder for id_ in ids for folder in (names.table_folder(id_), names.log_folder(id_))}
         for folder in {*self.files.folders(names.TABLES), *self.files.folders(names.LOGS)} - kept:
