@@ -33,7 +33,7 @@ from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
 
-STEP = 1 if SOAK else 3
+STEP = 1 if SOAK else 6
 """Of how many bytes one is damaged, where it is said to be every byte."""
 
 SMALL = pa.schema(
@@ -212,7 +212,7 @@ def opened_frames() -> list[int]:
 
 
 def small(folder: Path, seed: int) -> None:
-    """Every byte of a small chunk; every third, beginning where the seed says, if this is no soak."""
+    """Every byte of a small chunk; every sixth, beginning where the seed says, if this is no soak."""
     campaign = Campaign(folder)
     target = Target(folder, SMALL, small_rows(), time="ts", key="plate")
     queries = [Query(), Query(key=("taxi-2", "taxi-4"), time=(3000, 33_000), columns=["speed", "tags"])]
@@ -235,7 +235,7 @@ def small(folder: Path, seed: int) -> None:
     campaign.report(bytes=len(bytes_), frame=len(bytes_) - len(body))
 
 
-def large(folder: Path, seed: int, positions: int = 2000 if SOAK else 700) -> None:
+def large(folder: Path, seed: int, positions: int = 2000 if SOAK else 400) -> None:
     """Samples of a large chunk: single bytes, stretches of zeros and noise, truncations; some in a real warehouse."""
     rng, noise = random.Random(seed), np.random.default_rng(seed)
     campaign = Campaign(folder)

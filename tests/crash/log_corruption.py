@@ -205,7 +205,7 @@ class LogCampaign(Campaign):
 
 
 def small(folder: Path, seed: int) -> None:
-    """Every byte of three small logs; every byte of the first through the front door. If this is no soak, every third, and a few."""
+    """Every byte of three small logs; every byte of the first through the front door. If this is no soak, every sixth, and a few."""
     rng = random.Random(seed)
     root = left_behind(folder, "small")
     campaign = Campaign(folder)
@@ -247,7 +247,7 @@ def large(folder: Path, seed: int) -> None:
         segments += len(target.segments)
         whole = b"".join(target.segments.values())
         borders = target.borders()
-        for number in range(120 if SOAK else 60):
+        for number in range(120 if SOAK else 30):
             at = rng.randrange(target.size)
             length = rng.choice([1, 1, 1, 8, 512])
             content = bytes(b ^ rng.randrange(1, 256) for b in whole[at : at + length])

@@ -21,7 +21,7 @@ from tests.crash.campaign import TABLE, Campaign
 from tests.crash.campaign_rows import missing, wrong, wrong_rejects
 
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
-EVENTS = int(os.environ.get("CAMPAIGN_EVENTS") or (120 if SOAK else 8))
+EVENTS = int(os.environ.get("CAMPAIGN_EVENTS") or (120 if SOAK else 4))
 
 KINDS: dict[str, tuple[int, Callable[[Campaign], str]]] = {
     "worker killed": (3, Campaign.kill_worker),

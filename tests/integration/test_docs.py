@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import SOAK
 from tests.integration.pages import blocks, read_here
 from tests.integration.spark_session import absolute, lent, spark  # noqa: F401
 
 DOCS = Path(__file__).parents[2] / "docs"
 NEED_BROKER = {"kafka"}
-AS_READERS_DO = {"quickstart"}
+AS_READERS_DO = {"quickstart"} if SOAK else set()
 """A process of its own for the Python and for every command; other pages are typed into this process, and share its Spark."""
 PAGES = sorted(page.stem for page in DOCS.glob("*.md") if list(blocks(page.read_text())) and page.stem not in NEED_BROKER)
 

