@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[int, Callable[[Campaign], str]]] = {
 
 
 def events(rng: random.Random) -> list[str]:
-    """Each at least once, the rest by weight, in any order."""
+    """Each once, as far as there is room, the rest by weight, in any order."""
     cheap = {name: weight for name, (weight, _) in KINDS.items() if EVENTS >= 30 or name not in ("driver killed", "broker killed")}
     chosen = list(KINDS) + rng.choices(list(cheap), list(cheap.values()), k=max(0, EVENTS - len(KINDS)))
     rng.shuffle(chosen)
