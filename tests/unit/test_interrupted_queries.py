@@ -170,7 +170,7 @@ def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable
     gc.collect()
     gc.disable()  # what a query lets go of must go at once
     try:
-        for at in rng.sample(range(1, whole.seen + 1), min(whole.seen, examples(60 if query in ("where", "groups") else 150))):
+        for at in rng.sample(range(1, whole.seen + 1), min(whole.seen, examples(25 if query in ("where", "groups") else 60))):
             version = make()
             watched = weakref.ref(version)
             interrupt = Interrupt(at)
