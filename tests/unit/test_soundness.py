@@ -16,6 +16,7 @@ from tests.poison import FAULTS
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers
 from tidewheel.cluster.wire import stream
+from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dead_letters import HIDDEN
 from tidewheel.model.delivery import SliceId
@@ -231,6 +232,26 @@ def test_a_name_inside_of_a_type_that_is_not_text(wh: tw.Warehouse) -> None:
     data = stream(batch.schema, [batch]).to_pybytes().replace(b"inside", b"\xffnside")
     with pytest.raises(tw.InputError, match="UTF-8"):
         table.insert(pa.ipc.open_stream(pa.py_buffer(data)))
+
+
+@pytest.mark.parametrize("to", [pa.decimal128(20, 4), pa.float64(), pa.int64(), pa.string(), pa.list_(pa.decimal128(20, 4))], ids=str)
+@pytest.mark.parametrize("scale", [16_777_220, -16_777_220, 39])
+def test_a_decimal_whose_scale_is_beyond_all_digits(wh: tw.Warehouse, to: pa.DataType, scale: int) -> None:
+    """Arrow calls it valid, and reads wild memory when it is cast."""
+    table = table_for(wh, to)
+    column = pa.Array.from_buffers(pa.decimal128(20, scale), 1, [None, pa.py_buffer((5).to_bytes(16, "little"))])
+    if pa.types.is_list(to):
+        column = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), column)
+    with pytest.raises(tw.InputError, match="is beyond its 38 digits"):
+        table.insert(rows_with(column))
+    with pytest.raises(SchemaError, match="is beyond its 38 digits"):
+        wh.create_table("odd", rows_with(column).schema, time="ts", key="k")
+
+
+def test_decimals_whose_scales_are_too_far_apart(wh: tw.Warehouse) -> None:
+    column = pa.Array.from_buffers(pa.decimal128(38, 38), 1, [None, pa.py_buffer((5).to_bytes(16, "little"))])
+    with pytest.raises(tw.InputError, match="can't become"):
+        table_for(wh, pa.decimal128(38, -38)).insert(rows_with(column))
 
 
 def test_a_stream_that_ends_early_is_an_error_about_the_input(wh: tw.Warehouse) -> None:

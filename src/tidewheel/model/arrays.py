@@ -32,6 +32,25 @@ def named_as(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return pa.Array._import_from_c_capsule(type_.__arrow_c_schema__(), array.__arrow_c_array__()[1])
 
 
+def digits(type_: pa.DataType) -> int:
+    """Decimal digits that the numbers of a decimal type have room for."""
+    return {32: 9, 64: 18, 128: 38, 256: 76}[type_.bit_width]
+
+
+def misplaced_decimal(type_: pa.DataType) -> pa.DataType | None:
+    """A decimal type, this one or one inside of it, whose point lies further away than its digits reach; None if there is none.
+
+    Arrow takes any scale for valid, and looks powers of ten up by it in a table that ends there: what lies behind is wild memory.
+    """
+    if pa.types.is_decimal(type_):
+        return type_ if abs(type_.scale) > digits(type_) else None
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return misplaced_decimal(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return misplaced_decimal(type_.storage_type)
+    return next((found for i in range(type_.num_fields) if (found := misplaced_decimal(type_.field(i).type)) is not None), None)
+
+
 def unified(parts: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same values with one dictionary for all chunks, however deep it lies, so that they can be joined.
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
-from tidewheel.model.arrays import with_wide_dictionaries
+from tidewheel.model.arrays import digits, misplaced_decimal, with_wide_dictionaries
 from tidewheel.model.partitions import Partitions, Widths, partitions_of
 from tidewheel.model.times import DATE_UNITS, TimeAxis
 
@@ -233,6 +233,8 @@ def _check_fields(name: str, schema: pa.Schema) -> None:
         seen.add(f.name)
         if pa.types.is_dictionary(f.type) and pa.types.is_nested(f.type.value_type):
             raise SchemaError(f"column {f.name!r} of table {name!r} is {f.type}: a dictionary of nested values; use {f.type.value_type}")
+        if (odd := misplaced_decimal(f.type)) is not None:
+            raise SchemaError(f"column {f.name!r} of table {name!r} is {f.type}: the scale of {odd} is beyond its {digits(odd)} digits")
     if not seen:
         raise SchemaError(f"table {name!r} has no columns")
 

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.model.arrays import digits, misplaced_decimal
+
 # What pyarrow raises for values it cannot convert. ArrowNotImplementedError is among them: the types can never be cast.
 UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -33,6 +35,8 @@ def fit(column: Any, to: pa.DataType, unit: str = "", limit: int = 0) -> tuple[p
     inner = _inner(to)
     if isinstance(column, list):
         out, bad = _fit_values(column, inner, unit, limit)
+    elif (odd := misplaced_decimal(column.type)) is not None:
+        raise NeverFits(f"the scale of {odd} is beyond its {digits(odd)} digits")
     else:
         out, bad = _rescue(lambda lo, n: convert(column.slice(lo, n), inner, unit), len(column), inner, limit)
     return _outer(out, to), bad if bad.any() else None
@@ -54,7 +58,9 @@ def convert(array: pa.Array, to: pa.DataType, unit: str = "") -> pa.Array:
     if _inner(to) is not to:
         return _outer(convert(array, _inner(to), unit), to)
     match _kind(given), _kind(to):
-        case ("text" | "bytes", "text" | "bytes") | ("int" | "float" | "decimal" | "bool", "int") | ("decimal", "decimal"):
+        case ("text" | "bytes", "text" | "bytes") | ("int" | "float" | "decimal" | "bool", "int"):
+            return array.cast(to)
+        case "decimal", "decimal" if abs(given.scale - to.scale) <= max(digits(given), digits(to)):  # beyond, Arrow reads wild memory
             return array.cast(to)
         case ("date", "date") | ("time", "time") | ("duration", "duration") | ("bool", "float"):
             return array.cast(to)
