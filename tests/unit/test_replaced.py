@@ -125,8 +125,8 @@ def test_what_left_stays_away(wh: tw.Warehouse, crash: bool) -> None:
 
 def test_a_warehouse_of_before_is_tidied_when_it_is_opened(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before, wh:
-        wh._engine.flusher._keeping = 1  # type: ignore[attr-defined]
-        before.setattr("tidewheel.write.flush.Flusher.tidy", lambda *_: None)
+        wh._engine.commits._keeping = 1  # type: ignore[attr-defined]
+        before.setattr("tidewheel.write.commit.Committer.tidy", lambda *_: None)
         table = wh.table("t")
         for mark in range(4):
             table.replace(rows(0, 99, mark), time=(None, None))
@@ -372,7 +372,7 @@ def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> 
             assert gate.wait(60)
             return write(*args)
 
-        with flusher._committing, pytest.raises(tw.LimitError):  # a slow disk
+        with local.engine.commits._committing, pytest.raises(tw.LimitError):  # a slow disk
             table.replace(rows(0, 9, 2), time=seconds(0, 9), timeout=0.3)
         flusher.write = slowly  # type: ignore[method-assign]
         second = threading.Thread(target=lambda: table.replace(rows(20, 29, 3), time=seconds(20, 29)))

@@ -90,7 +90,7 @@ class Loads:
                 placed += (self._place(record, generation) for record in records)
                 # 3. one transaction, one swap
                 mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
-                self._flusher.load(publisher, placed, mask, reserved)
+                self._flusher.commits.load(publisher, placed, mask, reserved)
         self.abort(job)
         return Ack(rows, 0, generation)
 
@@ -104,7 +104,7 @@ class Loads:
             records += (self._place(chunk, generation) for one in written for chunk in one.chunks)
             for view in _trees(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
-            self._flusher.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
+            self._flusher.commits.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
         publisher.metrics.batches += 1
         publisher.metrics.rows += delivery.rows
         return generation
