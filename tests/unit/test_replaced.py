@@ -18,10 +18,13 @@ import tidewheel as tw
 from tidewheel.chunk import names
 from tidewheel.errors import FencedError
 from tidewheel.index import hidden
+from tidewheel.index.hidden import Hidden
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
+from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
 from tidewheel.owner import OwnedEngine
+from tidewheel.read.kernels import by_time
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import publish
 
@@ -335,6 +338,26 @@ def test_many_holes_in_chunks_that_are_mapped_or_not(tmp_path: Path, mapped: int
         assert marks(table.query()) == {0: 640, 1: 640, 2: 640}
         assert marks(table.query(time=seconds(0, 599))) == {0: 240, 1: 240, 2: 240}
         assert wh.sql("SELECT count(n + 1) AS n FROM t").to_pylist() == [{"n": 1920}]
+
+
+def test_many_holes_are_sieved_in_one_pass(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    with wh:
+        table = wh.table("t")
+        table.insert(rows(0, 4999))
+        table.flush()
+        publisher = engine(table).publisher
+        holes = [MaskRecord(n * SECOND, n * SECOND, publisher.version.generation, "replace") for n in range(0, 5000, 2)]
+        with publisher.lock:
+            publisher._swap(masks=Hidden(holes))
+        passes = []
+
+        def counted(*given: Any) -> int:
+            passes.append(given)
+            return int(by_time(*given))
+
+        monkeypatch.setattr("tidewheel.read.scan.by_time", counted)
+        assert len(table.query().to_arrow()) == 2500
+        assert len(passes) == 1
 
 
 def test_who_is_not_the_owner_any_more_removes_no_chunk_of_the_next(tmp_path: Path) -> None:

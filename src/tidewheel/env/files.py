@@ -247,12 +247,15 @@ class LocalFiles:
         for path in self.disk.walk(self.path(folder)):
             yield os.path.relpath(path, self.root)
 
-    def move(self, name: str, new: str) -> None:
-        """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after."""
+    def move(self, name: str, new: str, sync: bool = True) -> None:
+        """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after.
+
+        Without `sync` they are when the caller has synced both folders: once for many files.
+        """
         try:
             self.disk.make_folder(os.path.dirname(self.path(new)))
             self.disk.rename(self.path(name), self.path(new))
-            for folder in (os.path.dirname(new), os.path.dirname(name)):
+            for folder in (os.path.dirname(new), os.path.dirname(name)) if sync else ():
                 self.disk.sync_folder(self.path(folder))
         except OSError as e:
             raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e

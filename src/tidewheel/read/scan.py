@@ -272,7 +272,8 @@ def _sieved(
         segments = damage.cut(pieces, segments)
     _verify_column(version, pieces, segments[sieved[segments[:, 0]]], stored.time, watch, damage)
     edges, tops, _ = version.hidden.steps
-    room = np.empty((2 * len(segments) + 1024, 4), np.int64)
+    rows = int(segments[sieved[segments[:, 0]], 2].sum())
+    room = np.empty((2 * len(segments) + 1024 + min(rows, _AT_ONCE), 4), np.int64)  # every other row may be hidden
     while (n := by_time(pieces, segments, sieved, edges, tops, room)) < 0:
         watch.check()
         room = np.empty((4 * len(room), 4), np.int64)
@@ -298,6 +299,9 @@ def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch:
         room = np.empty((4 * len(room), 4), np.int64)
     return room[:n]
 
+
+_AT_ONCE = 1 << 20
+"""Rows that are sieved in one go whatever is hidden of them. Memory that is not written to costs nothing."""
 
 _NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
 
