@@ -359,8 +359,8 @@ def _replace_servers(conn: Connection, commits: Sequence[Commit]) -> None:
 
 
 def _remove_chunks(conn: Connection, commit: Commit) -> None:
-    held = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_(None)
     for id_ in commit.remove:
+        held = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_(None)
         done = conn.execute(update(chunks).where(held, chunks.c.id == id_).values(generation_removed=commit.generation))
         if done.rowcount != 1:
             raise StorageError(f"chunk {id_} is to leave table {commit.table_id}, which does not hold it; nothing was changed")
