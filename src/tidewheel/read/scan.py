@@ -352,7 +352,7 @@ def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tup
             allowed = allowed or max(1, chunk.most // 4)
             # a query that touches more chunks than can be mapped must not drive out what all others use
             mapped = chunk.enter(version.chunks.matrix[index], displace=fresh < allowed)
-            fresh += 1
+            fresh = fresh + 1 if mapped is not None else allowed  # nor go on to do so where it makes no room: it holds them all itself
         row = chunk.region if mapped is None else mapped.row
         coder = pieces[q, CODER]  # the query's own numbering
         pieces[q, :SOURCE] = row[:SOURCE]
