@@ -43,7 +43,8 @@ from tidewheel.model.records import TableContents
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
-from tidewheel.write.flush import Flusher, MakeChunk
+from tidewheel.write.commit import Committer, MakeChunk
+from tidewheel.write.flush import Flusher
 from tidewheel.write.loads import sweep as sweep_loads
 from tidewheel.write.recover import Recovery, TableRecovery
 from tidewheel.write.rejects import SUFFIX, rejects_spec
@@ -85,9 +86,9 @@ class LocalEngine:
             self.epoch = self._lease.epoch
             self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced)
             self._ranges: RangeFiles | None = None
-            self.flusher = Flusher(
-                self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self._condemn, self.tenure.look
-            )  # fmt: skip
+            look = self.tenure.look
+            self.commits = Committer(self.catalog, self.files, self._chunk_maker(), self.epoch, self.clock, self._condemn, look)
+            self.flusher = Flusher(self.commits, self.files, settings, self.clock)
             self._tables: dict[str, LocalTable] = {}
             known = self.catalog.contents()
             orphans, logs = self._sweep(known)
@@ -245,7 +246,7 @@ class LocalEngine:
                 return
             # the catalog first: if that fails, the table is as it was
             self.tenure.look()
-            records = self._fenced_by(lambda: self.flusher.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
+            records = self._fenced_by(lambda: self.commits.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
             del self._tables[name]
             held = {c.record.file for c in table.publisher.version.chunks} | self._still_read()  # these go when nobody reads them
             for record in records:
@@ -266,7 +267,7 @@ class LocalEngine:
     @contextmanager
     def still(self) -> Iterator[list[LocalTable]]:
         """All tables, rejects included. While this is held none is made or dropped and nothing is committed; rows still come in."""
-        with self._lock, self.flusher.still():
+        with self._lock, self.commits.still():
             self.check_open()
             self.tenure.look()
             yield list(self._tables.values())

@@ -36,6 +36,7 @@ from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
 from tidewheel.write.accept import Accepted, Acceptor
+from tidewheel.write.commit import Committer
 from tidewheel.write.flush import Flusher
 from tidewheel.write.loads import Loads
 from tidewheel.write.log import Log
@@ -54,6 +55,7 @@ class Owner(Protocol):
     settings: Settings
     clock: Clock
     flusher: Flusher
+    commits: Committer
     files: LocalFiles
     epoch: int
 
@@ -77,11 +79,11 @@ class LocalTable:
         self.spec = record.spec
         log = Log(engine.files, record, Shape(record.spec), engine.epoch, engine.settings.durability, engine.tenure.look)
         self.publisher = Publisher(record, engine.settings, engine.clock, engine.flusher.wake, log)
-        chunks = [engine.flusher.chunk(self.publisher, c) for c in contents.chunks]
+        chunks = [engine.commits.chunk(self.publisher, c) for c in contents.chunks]
         self.publisher.resume(list(chunks), list(contents.masks), list(contents.servers))
         self.acceptor = Acceptor(record.spec, self.publisher.coders.first.refuse, engine.settings.max_batch_bytes)
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
-        self.packages = Packages(self.publisher, engine.catalog, engine.flusher)
+        self.packages = Packages(self.publisher, engine.catalog, engine.commits)
         self._replacing = threading.Lock()
         rejects = partial(_rejects_of, engine, record.spec.name)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, self._replacing)
@@ -96,7 +98,7 @@ class LocalTable:
         done = recover(self.publisher, self.engine.files, coverage, skip, step) if logged else None
         if done is not None:
             self.packages.add(done.packages)
-        self.engine.flusher.tidy(self.publisher)
+        self.engine.commits.tidy(self.publisher)
         return done
 
     # ---- writing ----------------------------------------------------------------------------------------

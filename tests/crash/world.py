@@ -176,7 +176,7 @@ class World:
         assert self._engine is not None
         while any(table.publisher.jobs for table in self._engine._tables.values()):
             self._do(lambda: time.sleep(0.0005))
-        with self._engine.flusher._committing:
+        with self._engine.commits._committing:
             pass
 
     def look(self) -> None:

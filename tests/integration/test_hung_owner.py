@@ -163,7 +163,7 @@ def test_an_owner_whose_own_calls_wait(tmp_path: Path) -> None:
         with inner._replacing, pytest.raises(LimitError, match="another replace .* nothing was changed"):
             table.replace(rows(1), time=(0, 0), timeout=0.05)
         table.insert(rows(1))
-        with Within(0.0), inner.engine.flusher.still(), pytest.raises(LimitError, match="flush of table 't' goes on"):
+        with Within(0.0), inner.engine.commits.still(), pytest.raises(LimitError, match="flush of table 't' goes on"):
             table.flush()
         assert table.insert(rows(2), package="p", timeout=0).rows == 2
         assert table.rows == 3

@@ -384,3 +384,27 @@ def test_closed_is_closed(tmp_path: Path) -> None:
     with pytest.raises(ClosedError):
         catalog.acquire(1, "here", 0.0)
     assert [p.name for p in tmp_path.iterdir()] == ["a ?&#ü.db"]
+
+
+def test_commits_of_several_tables_are_one(catalog: SqlCatalog, tmp_path: Path) -> None:
+    one, two, three = (catalog.create_table(spec(name), 1) for name in ("one", "two", "three"))
+    servers = (ServerRecord(0, 5, b"p"), ServerRecord(1, 9, b""))
+    catalog.commit(
+        Commit(one.id, 1, 3, add=(chunk(one, "a"), chunk(one, "b")), horizon=2),
+        Commit(two.id, 1, 4, add=(chunk(two, "a"),), packages=(PackageRecord("p", 4, 1),), servers=servers),
+        Commit(three.id, 1, 1, masks=(MaskRecord(0, 1, 1, "r"),)),
+    )
+    assert [(t.generation, t.horizon) for t in catalog.tables()] == [(3, 2), (4, 0), (1, 0)]
+    assert [len(catalog.chunks(t.id)) for t in (one, two, three)] == [2, 1, 0]
+    assert catalog.servers(two.id) == list(servers) and catalog.package(two.id, "p") and len(catalog.masks(three.id)) == 1
+    before = dump(tmp_path / "catalog.db")
+    for wrong in (
+        Commit(three.id, 2, 2),
+        Commit(three.id, 1, 0),
+        Commit(99, 1, 2),
+        Commit(three.id, 1, 2, remove=(cid("a"),)),
+        Commit(three.id, 1, 2, add=(chunk(one, "c"),)),
+    ):
+        with pytest.raises((FencedError, StorageError, NotFoundError)):
+            catalog.commit(Commit(one.id, 1, 5, add=(chunk(one, "d"),)), wrong, Commit(two.id, 1, 5))
+        assert dump(tmp_path / "catalog.db") == before

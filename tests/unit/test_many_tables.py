@@ -6,18 +6,24 @@ import os
 import resource
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import tidewheel as tw
 from tests.conftest import examples
+from tests.flushing import seal_together
 from tidewheel.catalog.sql import SqlCatalog
+from tidewheel.engine import LocalEngine
 from tidewheel.env.disk import Disk
 from tidewheel.env.files import LocalFiles
 from tidewheel.env.handles import Handles
 from tidewheel.errors import FencedError, StorageError
+from tidewheel.model.records import Commit
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 TABLES = 24
@@ -40,6 +46,126 @@ def test_a_warehouse_is_opened_with_one_look_at_its_catalog(tmp_path: Path, monk
         monkeypatch.setattr(SqlCatalog, name, refuse)
     with tw.open(tmp_path) as wh:
         assert [wh.table(f"t{n}").rows for n in range(TABLES)] == [3] * TABLES
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[tuple[tw.Warehouse, LocalEngine]]:
+    with tw.open(tmp_path) as wh:
+        for n in range(TABLES):
+            wh.create_table(f"t{n}", SCHEMA, time="ts", key="k").insert(some(3, n))
+        yield wh, wh._seat.engine()  # type: ignore[attr-defined]
+
+
+def flushed(wh: tw.Warehouse) -> list[int]:
+    """Tables whose rows are in a chunk; all of their rows are there in any case."""
+    assert [wh.table(f"t{n}").rows for n in range(TABLES)] == [3] * TABLES
+    return [n for n in range(TABLES) if wh.table(f"t{n}").state().chunks]
+
+
+def test_tables_that_are_flushed_at_once_share_syncs_and_a_transaction(
+    many: tuple[tw.Warehouse, LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh, engine = many
+    safe: set[str] = set()
+    commits: list[set[str]] = []
+    disk, catalog, threads = engine.files.disk, engine.catalog, set()
+    sync_file, rename, sync_folder, commit = disk.sync_file, disk.rename, disk.sync_folder, catalog.commit
+    synced: set[str] = set()
+    named: set[str] = set()
+
+    def syncs(path: str) -> None:
+        sync_file(path)
+        threads.add(threading.get_ident())
+        synced.add(path.removesuffix(".tmp"))
+
+    def renames(old: str, new: str) -> None:
+        assert new in synced, "it has its name before its bytes are safe"
+        rename(old, new)
+        named.add(new)
+
+    def syncs_folder(path: str) -> None:
+        before = {name for name in list(named) if os.path.dirname(name) == path}
+        sync_folder(path)
+        safe.update(before)
+
+    def registers(*given: Commit) -> None:
+        commits.append({engine.files.path(chunk.file) for one in given for chunk in one.add})
+        assert commits[-1] <= safe, "the catalog knows it before its name is safe"
+        commit(*given)
+
+    monkeypatch.setattr(disk, "sync_file", syncs)
+    monkeypatch.setattr(disk, "rename", renames)
+    monkeypatch.setattr(disk, "sync_folder", syncs_folder)
+    monkeypatch.setattr(catalog, "commit", registers)
+    for publisher, jobs in seal_together(engine):
+        publisher.wait_flushed(jobs)
+    assert len(commits) <= 2 and sum(map(len, commits)) == TABLES
+    assert len(threads) > 1, "one sync waits for the other"
+    assert flushed(wh) == list(range(TABLES))
+
+
+@pytest.mark.parametrize("step", ["sync_file", "sync_folder", "commit"])
+def test_what_goes_wrong_with_one_table_is_no_others_matter(
+    many: tuple[tw.Warehouse, LocalEngine], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    wh, engine = many
+    bad = 7
+    table = engine.table(f"t{bad}").record.id
+    place, name = (engine.catalog, "commit") if step == "commit" else (engine.files.disk, step)
+    real, broken = getattr(place, name), True
+
+    def fails(*given: Any) -> None:
+        ids = [one.table_id for one in given] if step == "commit" else [int(Path(given[0]).relative_to(engine.root).parts[1])]
+        if broken and table in ids:
+            raise StorageError(f"table {table} is refused") if step == "commit" else OSError(5, "input/output error")
+        real(*given)
+
+    monkeypatch.setattr(place, name, fails)
+    monkeypatch.setattr("tidewheel.write.flush.RETRY_SECONDS", 0.05)
+    for publisher, jobs in seal_together(engine):
+        if publisher.table.id != table:
+            publisher.wait_flushed(jobs)
+    assert flushed(wh) == [n for n in range(TABLES) if n != bad]
+    with pytest.raises(StorageError, match="refused|input/output"):
+        wh.table(f"t{bad}").flush()
+    broken = False
+    last = engine.table(f"t{bad}").publisher
+    with last.lock:
+        assert last.flushed.wait_for(lambda: not last.jobs, 30)
+    assert flushed(wh) == list(range(TABLES))
+    assert wh.check().ok
+
+
+def test_a_catalog_that_refuses_everything_is_not_asked_for_every_table(
+    many: tuple[tw.Warehouse, LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take ten seconds to say that it is locked."""
+    wh, engine = many
+    commit, commit_group = engine.catalog.commit, engine.commits._commit_group
+    asked: list[list[int]] = []
+
+    def begins(group: list[Any]) -> bool:
+        asked.append([])
+        return commit_group(group)
+
+    def refuses(*given: Commit) -> None:
+        asked[-1].append(len(given))
+        raise StorageError("could not write the catalog: it is locked")
+
+    monkeypatch.setattr(engine.commits, "_commit_group", begins)
+    monkeypatch.setattr(engine.catalog, "commit", refuses)
+    monkeypatch.setattr("tidewheel.write.flush.RETRY_SECONDS", 0.01)
+    sealed = seal_together(engine)
+    for publisher, jobs in sealed:
+        with pytest.raises(StorageError, match="locked"):
+            publisher.wait_flushed(jobs)
+    assert max(sizes[0] for sizes in asked) >= TABLES / 2
+    assert all(len(sizes) <= 3 for sizes in asked), asked
+    monkeypatch.setattr(engine.catalog, "commit", commit)
+    for publisher, _ in sealed:
+        with publisher.lock:
+            assert publisher.flushed.wait_for(lambda publisher=publisher: not publisher.jobs, 30)
+    assert flushed(wh) == list(range(TABLES))
 
 
 @pytest.mark.parametrize("durability", ["process", "fsync"])

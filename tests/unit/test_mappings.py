@@ -16,7 +16,8 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import examples
-from tidewheel.chunk.mappings import MAPPINGS
+from tidewheel.chunk.mappings import MAPPINGS, Mappings
+from tidewheel.chunk.reader import Chunk
 from tidewheel.env.files import LocalFiles, NoMappingError
 from tidewheel.env.memory import mappings_for_chunks
 from tidewheel.errors import SettingsError, StorageError
@@ -115,6 +116,35 @@ def test_what_is_used_stays_mapped_while_a_scan_passes(table: tw.Table) -> None:
         assert len(table.query().to_arrow()) == len(ALL)
         table.query(time=(ts, ts)).to_arrow()
         assert chunks[0].mapped is mapped
+
+
+def test_a_scan_that_holds_all_mappings_does_not_go_on_to_displace_its_own(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would make no room, and lose them all at its end."""
+    gc.collect()
+    before, most, asked = MAPPINGS.count, 24, []
+    let_go = Chunk.let_go
+    monkeypatch.setattr(Chunk, "let_go", lambda self: asked.append(self) or let_go(self))
+    with tw.open(origin, settings=Settings(leaf_rows=8, mapped_chunks=before + most)) as wh:
+        table = wh.table("t")
+        for _ in range(2):
+            asked.clear()
+            assert len(table.query().to_arrow()) == len(ALL)
+            assert len(asked) <= 2 * most and MAPPINGS.count >= before + most - 1
+        asked.clear()
+
+
+def test_fewer_chunks_than_are_to_let_go() -> None:
+    """Readers hold what the others had."""
+
+    class Held:
+        def let_go(self) -> bool:
+            return True
+
+    mappings, chunk = Mappings(), Held()
+    assert all(mappings.take(256, displace=False) for _ in range(256))
+    mappings.enlist(chunk)
+    assert not mappings.take(256, displace=True)
+    assert not mappings.take(256, displace=True)
 
 
 def test_rows_that_are_held_outlive_their_mapping(table: tw.Table) -> None:

@@ -18,10 +18,13 @@ import tidewheel as tw
 from tidewheel.chunk import names
 from tidewheel.errors import FencedError
 from tidewheel.index import hidden
+from tidewheel.index.hidden import Hidden
 from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
+from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
 from tidewheel.owner import OwnedEngine
+from tidewheel.read.kernels import by_time
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import publish
 
@@ -125,8 +128,8 @@ def test_what_left_stays_away(wh: tw.Warehouse, crash: bool) -> None:
 
 def test_a_warehouse_of_before_is_tidied_when_it_is_opened(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before, wh:
-        wh._engine.flusher._keeping = 1  # type: ignore[attr-defined]
-        before.setattr("tidewheel.write.flush.Flusher.tidy", lambda *_: None)
+        wh._engine.commits._keeping = 1  # type: ignore[attr-defined]
+        before.setattr("tidewheel.write.commit.Committer.tidy", lambda *_: None)
         table = wh.table("t")
         for mark in range(4):
             table.replace(rows(0, 99, mark), time=(None, None))
@@ -337,6 +340,26 @@ def test_many_holes_in_chunks_that_are_mapped_or_not(tmp_path: Path, mapped: int
         assert wh.sql("SELECT count(n + 1) AS n FROM t").to_pylist() == [{"n": 1920}]
 
 
+def test_many_holes_are_sieved_in_one_pass(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    with wh:
+        table = wh.table("t")
+        table.insert(rows(0, 4999))
+        table.flush()
+        publisher = engine(table).publisher
+        holes = [MaskRecord(n * SECOND, n * SECOND, publisher.version.generation, "replace") for n in range(0, 5000, 2)]
+        with publisher.lock:
+            publisher._swap(masks=Hidden(holes))
+        passes = []
+
+        def counted(*given: Any) -> int:
+            passes.append(given)
+            return int(by_time(*given))
+
+        monkeypatch.setattr("tidewheel.read.scan.by_time", counted)
+        assert len(table.query().to_arrow()) == 2500
+        assert len(passes) == 1
+
+
 def test_who_is_not_the_owner_any_more_removes_no_chunk_of_the_next(tmp_path: Path) -> None:
     root = tmp_path / "wh"
     engine = OwnedEngine(root, SMALL, listen=False)
@@ -372,7 +395,7 @@ def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> 
             assert gate.wait(60)
             return write(*args)
 
-        with flusher._committing, pytest.raises(tw.LimitError):  # a slow disk
+        with local.engine.commits._committing, pytest.raises(tw.LimitError):  # a slow disk
             table.replace(rows(0, 9, 2), time=seconds(0, 9), timeout=0.3)
         flusher.write = slowly  # type: ignore[method-assign]
         second = threading.Thread(target=lambda: table.replace(rows(20, 29, 3), time=seconds(20, 29)))

@@ -276,3 +276,17 @@ def test_tasks_that_still_write_leave_nothing_of_a_failed_load(wh: tw.Warehouse)
     assert ended.wait(30), "a folder that is gone stops the task"
     task.join()
     assert list((wh._engine.root / "staging").iterdir()) == []
+
+
+def test_a_load_of_many_chunks_syncs_each_folder_a_few_times(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = engine(wh)
+    load = t.begin_load()
+    with ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
+        for n in range(30):
+            maker.add(rows(n), "error")
+    disk = t.engine.files.disk
+    sync, synced = disk.sync_folder, []
+    monkeypatch.setattr(disk, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    assert t.commit_load(load.job, [maker.written], False).rows == 30
+    assert t.state().chunks == 30 and keys(wh) == list(range(30))
+    assert 2 <= len(synced) <= 4, synced

@@ -55,7 +55,7 @@ def backup(
     target.make_root()
     with hold(str(place), shared=False):
         before = _before(target)
-        with engine.flusher.keeping():  # what a table had at the cut, it has at the pin
+        with engine.commits.keeping():  # what a table had at the cut, it has at the pin
             upto = _cut(engine)
             with engine.still() as tables:
                 pinned = [table.publisher.version for table in tables]

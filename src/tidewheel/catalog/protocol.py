@@ -95,8 +95,8 @@ class CatalogWriter(CatalogReader, Protocol):
         """
         ...
 
-    def commit(self, commit: Commit) -> None:
-        """All of `commit` or nothing, durable on return.
+    def commit(self, *commits: Commit) -> None:
+        """All of these or nothing, durable on return. Each is of another table.
 
         `FencedError`: the lease is over. `NotFoundError`: the table was dropped. `ExistsError`: a package or stream batch was
         committed before. `StorageError`: the generation went back, or a chunk is added twice or removed without being there.

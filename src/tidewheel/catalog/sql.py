@@ -8,10 +8,11 @@ it commits. Readers never wait for writers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, bindparam, delete, func, insert, select, update
 
@@ -38,6 +39,8 @@ from tidewheel.model.records import (
     TableRecord,
 )
 from tidewheel.model.schema import TableSpec
+
+T = TypeVar("T")
 
 
 def open_sqlite(path: str | Path) -> SqlCatalog:
@@ -220,18 +223,18 @@ class SqlCatalog:
             conn.execute(delete(tables).where(tables.c.id == table_id))  # takes along all that belongs to it
             return gone
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, *commits: Commit) -> None:
         with self._writing() as conn:
-            _fence(conn, commit.epoch)
-            _grow(conn, commit)
-            _add_chunks(conn, commit)
-            _remove_chunks(conn, commit)
-            _add_packages(conn, commit)
-            _add_batches(conn, commit)
-            _change_masks(conn, commit)
-            if commit.servers:
-                conn.execute(delete(servers).where(servers.c.table_id == commit.table_id))
-                conn.execute(insert(servers), [{"table_id": commit.table_id, **asdict(s)} for s in commit.servers])
+            for epoch in {commit.epoch for commit in commits}:
+                _fence(conn, epoch)
+            _grow(conn, commits)
+            _add_chunks(conn, commits)
+            _replace_servers(conn, commits)
+            for commit in commits:
+                _remove_chunks(conn, commit)
+                _add_packages(conn, commit)
+                _add_batches(conn, commit)
+                _change_masks(conn, commit)
 
     def acquire(self, pid: int, host: str, now: float) -> Lease:
         with self._writing() as conn:
@@ -316,36 +319,48 @@ def _fence(conn: Connection, epoch: int) -> None:
     raise FencedError(f"this owner's lease (epoch {epoch}) is over: {since}. Nothing was changed; open the warehouse again")
 
 
-def _grow(conn: Connection, commit: Commit) -> None:
-    known = conn.execute(select(tables.c.generation).where(tables.c.id == commit.table_id)).scalar()
-    if known is None:
-        raise NotFoundError(f"there is no table with id {commit.table_id}; it was dropped, so nothing can be committed to it")
-    with _sound(conn, "tables", commit.table_id):
-        check.generation("generation", known)
-    if commit.generation < known:
-        raise StorageError(
-            f"generation {commit.generation} is behind generation {known} of table {commit.table_id}; nothing was changed. "
-            "The owner's picture of the table is out of date: open the warehouse again"
-        )
-    conn.execute(update(tables).where(tables.c.id == commit.table_id).values(generation=commit.generation))
-    if commit.horizon:
-        behind = (tables.c.id == commit.table_id) & (tables.c.horizon < commit.horizon)
-        conn.execute(update(tables).where(behind).values(horizon=commit.horizon))
+def _grow(conn: Connection, commits: Sequence[Commit]) -> None:
+    known: dict[int, int] = {}
+    for some in _portions([commit.table_id for commit in commits]):
+        known |= {row.id: row.generation for row in conn.execute(select(tables.c.id, tables.c.generation).where(tables.c.id.in_(some)))}
+    for commit in commits:
+        if commit.table_id not in known:
+            raise NotFoundError(f"there is no table with id {commit.table_id}; it was dropped, so nothing can be committed to it")
+        with _sound(conn, "tables", commit.table_id):
+            check.generation("generation", known[commit.table_id])
+        if commit.generation < known[commit.table_id]:
+            raise StorageError(
+                f"generation {commit.generation} is behind generation {known[commit.table_id]} of table {commit.table_id}; nothing was "
+                "changed. The owner's picture of the table is out of date: open the warehouse again"
+            )
+    mine = tables.c.id == bindparam("mine")
+    conn.execute(
+        update(tables).where(mine).values(generation=bindparam("g")), [{"mine": one.table_id, "g": one.generation} for one in commits]
+    )
+    if risen := [{"mine": one.table_id, "h": one.horizon} for one in commits if one.horizon]:
+        conn.execute(update(tables).where(mine, tables.c.horizon < bindparam("h")).values(horizon=bindparam("h")), risen)
 
 
-def _add_chunks(conn: Connection, commit: Commit) -> None:
-    for chunk in commit.add:
-        if chunk.table_id != commit.table_id:
-            raise StorageError(f"chunk {chunk.id} belongs to table {chunk.table_id}, but the commit is to table {commit.table_id}")
-    if commit.add:
-        conn.execute(insert(chunks), [rows.chunk_row(c) for c in commit.add])
-    if parts := [row for c in commit.add for row in rows.partition_rows(c)]:
+def _add_chunks(conn: Connection, commits: Sequence[Commit]) -> None:
+    for commit in commits:
+        for chunk in commit.add:
+            if chunk.table_id != commit.table_id:
+                raise StorageError(f"chunk {chunk.id} belongs to table {chunk.table_id}, but the commit is to table {commit.table_id}")
+    if added := [chunk for commit in commits for chunk in commit.add]:
+        conn.execute(insert(chunks), [rows.chunk_row(c) for c in added])
+    if parts := [row for c in added for row in rows.partition_rows(c)]:
         conn.execute(insert(chunk_partitions), parts)
 
 
+def _replace_servers(conn: Connection, commits: Sequence[Commit]) -> None:
+    if given := [commit for commit in commits if commit.servers]:
+        conn.execute(delete(servers).where(servers.c.table_id == bindparam("mine")), [{"mine": one.table_id} for one in given])
+        conn.execute(insert(servers), [{"table_id": one.table_id, **asdict(server)} for one in given for server in one.servers])
+
+
 def _remove_chunks(conn: Connection, commit: Commit) -> None:
-    held = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_(None)
     for id_ in commit.remove:
+        held = (chunks.c.table_id == commit.table_id) & chunks.c.generation_removed.is_(None)
         done = conn.execute(update(chunks).where(held, chunks.c.id == id_).values(generation_removed=commit.generation))
         if done.rowcount != 1:
             raise StorageError(f"chunk {id_} is to leave table {commit.table_id}, which does not hold it; nothing was changed")
@@ -365,9 +380,13 @@ def _change_masks(conn: Connection, commit: Commit) -> None:
         conn.execute(delete(masks).where(*named), gone)
 
 
+def _portions(all_: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at once as one statement takes."""
+    return (all_[start : start + _AT_ONCE] for start in range(0, len(all_), _AT_ONCE))
+
+
 def _add_packages(conn: Connection, commit: Commit) -> None:
-    for start in range(0, len(commit.packages), _AT_ONCE):
-        new = commit.packages[start : start + _AT_ONCE]
+    for new in _portions(commit.packages):
         names = [one.name for one in new]
         query = select(packages.c.name, packages.c.generation, packages.c.rows, packages.c.rejected)
         old = conn.execute(query.where(packages.c.table_id == commit.table_id, packages.c.name.in_(names)))

@@ -91,6 +91,8 @@ class Mappings:
     def _displace(self, some: int) -> None:
         """Go round once or twice, the hand of a clock: whoever was used since it last passed is passed once more."""
         for _ in range(2 * len(self._ring)):
+            if not self._ring:  # all have let go, or were gone: what is still counted, readers hold
+                return
             held = self._ring.popleft()
             chunk = held()
             freed = None if chunk is None else chunk.let_go()

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidewheel.env.disk import Disk
 from tidewheel.env.handles import Handles
+from tidewheel.env.together import together
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
@@ -94,17 +95,37 @@ class LocalFiles:
 
         When this raises, some may have appeared: the caller removes them all.
         """
-        name = ""
-        try:
-            for name in names:
-                temporary = self.path(name) + TEMPORARY
-                self.disk.sync_file(temporary)
-                self.disk.rename(temporary, self.path(name))
+        [failure] = self.appear_each([names])
+        if failure is not None:
+            raise failure
+
+    def appear_each(self, groups: Sequence[Sequence[str]]) -> list[StorageError | None]:
+        """The same for several groups of files, which share what has to be waited for. Returns what went wrong with each group."""
+        failures: dict[int, StorageError] = {}
+        synced = [(n, name) for n, group in enumerate(groups) for name in group]
+        for (n, name), error in zip(synced, together(self._sync_written, [name for _, name in synced]), strict=True):
+            if error is not None:
+                failures.setdefault(n, self._cannot_write(name, error))
+        folders: dict[str, set[int]] = {}
+        for n, group in enumerate(groups):
+            for name in group if n not in failures else ():
+                try:
+                    self.disk.rename(self.path(name) + TEMPORARY, self.path(name))
+                except OSError as e:
+                    failures[n] = self._cannot_write(name, e)
+                    break
                 self.unfinished.discard(name)
-            for folder in {os.path.dirname(name) for name in names}:
-                self.disk.sync_folder(self.path(folder))
-        except OSError as e:
-            raise self._cannot_write(name, e) from e
+                folders.setdefault(os.path.dirname(name), set()).add(n)
+        for folder, error in zip(folders, together(self._sync_names, list(folders)), strict=True):
+            if error is not None:
+                failures |= {n: self._cannot_write(folder, error) for n in folders[folder]}
+        return [failures.get(n) for n in range(len(groups))]
+
+    def _sync_written(self, name: str) -> None:
+        self.disk.sync_file(self.path(name) + TEMPORARY)
+
+    def _sync_names(self, folder: str) -> None:
+        self.disk.sync_folder(self.path(folder))
 
     def sync(self, name: str) -> None:
         """Sync a written file before it appears, which then has less to wait for."""
@@ -226,12 +247,15 @@ class LocalFiles:
         for path in self.disk.walk(self.path(folder)):
             yield os.path.relpath(path, self.root)
 
-    def move(self, name: str, new: str) -> None:
-        """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after."""
+    def move(self, name: str, new: str, sync: bool = True) -> None:
+        """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after.
+
+        Without `sync` they are when the caller has synced both folders: once for many files.
+        """
         try:
             self.disk.make_folder(os.path.dirname(self.path(new)))
             self.disk.rename(self.path(name), self.path(new))
-            for folder in (os.path.dirname(new), os.path.dirname(name)):
+            for folder in (os.path.dirname(new), os.path.dirname(name)) if sync else ():
                 self.disk.sync_folder(self.path(folder))
         except OSError as e:
             raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e

@@ -272,7 +272,8 @@ def _sieved(
         segments = damage.cut(pieces, segments)
     _verify_column(version, pieces, segments[sieved[segments[:, 0]]], stored.time, watch, damage)
     edges, tops, _ = version.hidden.steps
-    room = np.empty((2 * len(segments) + 1024, 4), np.int64)
+    rows = int(segments[sieved[segments[:, 0]], 2].sum())
+    room = np.empty((2 * len(segments) + 1024 + min(rows, _AT_ONCE), 4), np.int64)  # every other row may be hidden
     while (n := by_time(pieces, segments, sieved, edges, tops, room)) < 0:
         watch.check()
         room = np.empty((4 * len(room), 4), np.int64)
@@ -298,6 +299,9 @@ def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch:
         room = np.empty((4 * len(room), 4), np.int64)
     return room[:n]
 
+
+_AT_ONCE = 1 << 20
+"""Rows that are sieved in one go whatever is hidden of them. Memory that is not written to costs nothing."""
 
 _NO_SEGMENTS: Matrix = np.empty((0, 4), np.int64)
 
@@ -348,7 +352,7 @@ def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tup
             allowed = allowed or max(1, chunk.most // 4)
             # a query that touches more chunks than can be mapped must not drive out what all others use
             mapped = chunk.enter(version.chunks.matrix[index], displace=fresh < allowed)
-            fresh += 1
+            fresh = fresh + 1 if mapped is not None else allowed  # nor go on to do so where it makes no room: it holds them all itself
         row = chunk.region if mapped is None else mapped.row
         coder = pieces[q, CODER]  # the query's own numbering
         pieces[q, :SOURCE] = row[:SOURCE]

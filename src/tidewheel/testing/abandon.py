@@ -53,7 +53,8 @@ def _stop_threads(engine: LocalEngine, callers: Sequence[threading.Thread]) -> N
     """Whoever waits for a thread that died would wait for ever: for room, for a flush, for a commit, for a place in the queue."""
     flusher = engine.flusher
     flusher._stop = True
-    threads = [*flusher._threads, *callers]
+    commits = engine.commits
+    threads = [*flusher._threads, commits.thread, *callers]
     give_up = time.monotonic() + PATIENCE
     while any(thread.is_alive() for thread in threads):
         assert time.monotonic() < give_up, f"these threads do not end:\n{stacks(threads)}"
@@ -66,12 +67,12 @@ def _stop_threads(engine: LocalEngine, callers: Sequence[threading.Thread]) -> N
         flusher.wake()
         with suppress(queue.Empty):
             while True:
-                written = flusher._written.get_nowait()
+                written = commits._written.get_nowait()
                 if written is not None and written.job is not None:
-                    flusher._room.release()
+                    commits._room.give(written.size)
                 if written is not None and written.done is not None:
                     written.done.tell(Crashed())
-        flusher._written.put(None)
+        commits._written.put(None)
         for thread in threads:
             thread.join(0.002)
 

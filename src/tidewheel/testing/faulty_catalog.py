@@ -37,8 +37,8 @@ class FaultyCatalog(SqlCatalog):
     def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
         return self._operation("drop_table", lambda: super(FaultyCatalog, self).drop_table(name, epoch))
 
-    def commit(self, commit: Commit) -> None:
-        return self._operation("commit", lambda: super(FaultyCatalog, self).commit(commit))
+    def commit(self, *commits: Commit) -> None:
+        return self._operation("commit", lambda: super(FaultyCatalog, self).commit(*commits))
 
     def acquire(self, pid: int, host: str, now: float) -> Lease:
         return self._operation("acquire", lambda: super(FaultyCatalog, self).acquire(pid, host, now))

@@ -87,10 +87,10 @@ class Loads:
             generation = reserved.generation
             # 2. the files move to where chunks are, under their temporary names
             with self._removing(reserved) as placed:
-                placed += (self._place(record, generation) for record in records)
+                self._place_all(records, generation, placed)
                 # 3. one transaction, one swap
                 mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
-                self._flusher.load(publisher, placed, mask, reserved)
+                self._flusher.commits.load(publisher, placed, mask, reserved)
         self.abort(job)
         return Ack(rows, 0, generation)
 
@@ -101,10 +101,10 @@ class Loads:
             self._check_written(one, one.job)
         with self._replacing, publisher.reserve(seal=False) as reserved, self._removing(reserved) as records:
             generation = reserved.generation
-            records += (self._place(chunk, generation) for one in written for chunk in one.chunks)
+            self._place_all([chunk for one in written for chunk in one.chunks], generation, records)
             for view in _trees(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
-            self._flusher.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
+            self._flusher.commits.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
         publisher.metrics.batches += 1
         publisher.metrics.rows += delivery.rows
         return generation
@@ -138,10 +138,17 @@ class Loads:
                     self._files.remove(record.file)
             raise
 
+    def _place_all(self, records: Sequence[ChunkRecord], generation: int, placed: list[ChunkRecord]) -> None:
+        """Move files of tasks to where chunks are, under their temporary names. `placed` grows by each that was moved."""
+        for record in records:
+            placed.append(self._place(record, generation))
+        for folder in sorted({file.rpartition("/")[0] for file in (*(r.file for r in records), *(r.file for r in placed))}):
+            self._files.sync_folder(folder)
+
     def _place(self, record: ChunkRecord, generation: int) -> ChunkRecord:
         table_id = self._publisher.table.id  # the task that wrote it did not know
         file = names.chunk_file(table_id, record.id)
-        self._files.move(record.file + names.TEMPORARY, file + names.TEMPORARY)
+        self._files.move(record.file + names.TEMPORARY, file + names.TEMPORARY, sync=False)
         self._files.adopt(file)
         return replace(
             record, table_id=table_id, file=file, generation_lo=generation, generation_hi=generation, covers=generation

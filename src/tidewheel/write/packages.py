@@ -12,18 +12,18 @@ from dataclasses import replace
 
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.model.records import PackageRecord
-from tidewheel.write.flush import Flusher
+from tidewheel.write.commit import Committer
 from tidewheel.write.publish import Publisher
 
 
 class Packages:
     """What was loaded. All but `add` are called with `lock` held."""
 
-    def __init__(self, publisher: Publisher, catalog: CatalogReader, flusher: Flusher) -> None:
+    def __init__(self, publisher: Publisher, catalog: CatalogReader, commits: Committer) -> None:
         self.lock = threading.Lock()
         self._publisher = publisher
         self._catalog = catalog
-        self._flusher = flusher
+        self._commits = commits
         self._names: set[str] = set()
         self._unsynced: set[str] = set()
         """Visible, but they may not survive a power failure yet."""
@@ -47,5 +47,5 @@ class Packages:
 
     def add_without_rows(self, package: PackageRecord) -> None:
         """Record one that brought no rows, only rejects or nothing at all."""
-        self._flusher.commit_package(self._publisher, replace(package, generation=self._publisher.next_generation()))
+        self._commits.commit_package(self._publisher, replace(package, generation=self._publisher.next_generation()))
         self._names.add(package.name)

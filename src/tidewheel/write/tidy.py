@@ -40,8 +40,8 @@ def change_of(
 
     Only the times where something changes are looked at: those of the new masks, and of new chunks that masks hide. `window` adds others.
     """
-    plain = Change(tuple(add), masks=tuple(masks), hidden=version.hidden.plus(masks) if masks else None)
     hidden = version.hidden.plus(masks)
+    plain = Change(tuple(add), masks=tuple(masks), hidden=hidden if masks else None)
     new = np.array([chunk.row[_REGION] for chunk in add], np.int64).reshape(-1, 3)
     looked_at = [(mask.time_lo, mask.time_hi) for mask in masks] + ([window] if window else [])
     looked_at += [(int(lo), int(hi)) for generation, lo, hi in new.tolist() if generation <= hidden.top]
