@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -70,6 +71,10 @@ class Written:
     """Nothing was written: only what nothing needs is to go."""
 
 
+class _Keeper:
+    """Somebody in `Flusher.keeping`."""
+
+
 class Flusher:
     """The background threads of a warehouse: some write (the first also seals what is old and re-divides what is skewed), one commits."""
 
@@ -92,8 +97,10 @@ class Flusher:
         self._files = files
         self._chunk = chunk
         self._condemn = condemn
-        self._keeping = 0
-        """So many wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves."""
+        self._keepers: set[weakref.ref[_Keeper]] = set()
+        """Those who wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves.
+
+        A Ctrl-C may come before one has gone from here; then it is gone as soon as nothing holds its frame any more."""
         self._epoch = epoch
         self._settings = settings
         self._clock = clock
@@ -263,7 +270,7 @@ class Flusher:
     ) -> Change:
         """What the commit of these makes of the version."""
         version = publisher.version
-        if self._keeping:
+        if self._is_keeping():
             publisher.untidy = publisher.untidy or bool(version.hidden or masks)
             return Change(tuple(chunks), masks=masks, hidden=version.hidden.plus(masks))
         return change_of(version, chunks, masks, job.views if job else (), EVERYWHERE if publisher.untidy else None)
@@ -281,7 +288,7 @@ class Flusher:
         gone = [chunk for chunk in (*publisher.version.chunks, *change.add) if chunk.record.id in change.remove] if change.remove else []
         publisher.committed(generation, job, change, servers)
         publisher.removed = [last for last in publisher.removed if last > forget] + [chunk.record.generation_hi for chunk in gone]
-        publisher.untidy = publisher.untidy and bool(self._keeping)
+        publisher.untidy = publisher.untidy and not change.everywhere
         for chunk in gone:
             self._condemn(chunk)
         publisher.trim_log()
@@ -289,7 +296,7 @@ class Flusher:
     def tidy(self, publisher: Publisher) -> None:
         """Let chunks and masks go that nothing needs, wherever they are in a table. If that fails, a later commit does it."""
         with self._committing, suppress(TidewheelError):
-            if publisher.dropped or not publisher.untidy or self._keeping:
+            if publisher.dropped or not publisher.untidy or self._is_keeping():
                 return
             generation, change, forget = publisher.version.generation, self._change(publisher), publisher.forgettable()
             if change or forget:
@@ -306,15 +313,19 @@ class Flusher:
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """While this is held, no chunk and no mask leaves its table: whatever was there at an earlier generation still is."""
-        with self._committing:
-            self._keeping += 1
+        keeper = _Keeper()
+        mine = weakref.ref(keeper)
         try:
+            with self._committing:  # a commit that began before may still let something go
+                self._keepers.add(mine)
             yield
         finally:
-            with self._committing:
-                self._keeping -= 1
+            self._keepers.discard(mine)
             for publisher in self._tables():  # by the commit thread: no interrupt comes between its commit and its swap
                 self._written.put(Written(publisher, [], tidy=True))
+
+    def _is_keeping(self) -> bool:
+        return any(one() is not None for one in tuple(self._keepers))
 
     def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
         """Record a package that brought no rows."""
