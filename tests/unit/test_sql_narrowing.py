@@ -381,6 +381,16 @@ def test_times_that_a_column_cannot_have_bound_nothing(tmp_path: Path) -> None:
             assert fine.query(where=where).to_arrow().num_rows == 9
 
 
+@pytest.mark.parametrize("more", ["", " AND length(repeat('x', id + 1)) < 9"])  # the second one in a process apart
+def test_times_that_python_has_no_date_for_in_their_zone(tmp_path: Path, more: str) -> None:
+    last = dt.datetime(9999, 12, 31, 23, 30, tzinfo=dt.UTC)
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("z", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "Europe/Berlin"))]), time="ts", key="id")
+        table.insert(pa.table([[1, 2], pa.array([last, NOW], table.schema.field("ts").type)], schema=table.schema))
+        for where in (f"ts IN (TIMESTAMPTZ '{last}', TIMESTAMPTZ '2026-01-01 00:00:00+00')", f"ts >= TIMESTAMPTZ '{last}'"):
+            assert wh.sql(f"SELECT id FROM z WHERE {where}{more}").to_arrow()["id"].to_pylist() == [1]
+
+
 # ---- the where of a query -------------------------------------------------------------------------------------
 
 WHERES = [
