@@ -209,6 +209,13 @@ def test_long_lists_are_taken_out_of_the_text() -> None:
     assert taken == [1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 2, 0, 1, 0, 1, 0, 1, 0, 1]
 
 
+def test_what_is_quoted_is_no_list() -> None:
+    numbers = ", ".join(map(str, range(200)))
+    chain = " OR ".join(f"n = {one}" for one in range(200))
+    for where in (f"s = 'a AND n IN ({numbers}) AND b'", f"s = 'a OR {chain} OR b'", f'"a AND n IN ({numbers}) AND b" = 1'):
+        assert without_lists(where, SCHEMA) == (where, ()), where[:20]
+
+
 def test_many_values_are_no_burden(table: tw.Table) -> None:
     for where in (
         "k IN (" + ", ".join(str(2 * n) for n in range(120_000)) + ")",
