@@ -22,6 +22,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.seats import held
+from tidewheel.write.arrow_input import Columns, to_batches
 from tidewheel.write.load import ChunkMaker
 from tidewheel.write.soundness import readable, unreadable_text
 
@@ -221,6 +222,20 @@ def test_nothing_wild_comes_in_beside_text_that_cannot_be_read(tmp_path: Path) -
         for views in (*staged, beside):
             raw = np.frombuffer(views.buffers()[1], np.int64).reshape(-1, 2)[views.offset : views.offset + len(views)]
             assert not raw[views.is_null().to_numpy(zero_copy_only=False)].any()
+
+
+def test_nothing_wild_comes_in_with_a_data_frame(tmp_path: Path) -> None:
+    spec = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("d", pa.string())])
+    series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([hidden_indices(["a", "b"])])))
+    frame = pd.DataFrame({"k": range(4), "ts": pd.to_datetime([0] * 4), "d": series})
+    with tw.open(tmp_path) as wh:
+        table: Any = wh.create_table("t", spec, time="ts", key="k")
+        (columns,) = to_batches(frame, table._engine.spec)
+        assert isinstance(columns, Columns)
+        indices = columns.columns["d"].indices
+        assert indices.null_count == 2 and np.frombuffer(indices.buffers()[1], np.int32)[:4].tolist() == [0, 0, 1, 0]
+        table.insert(frame)
+        assert table.query(order_by="k").to_arrow()["d"].to_pylist() == ["a", None, "b", None]
 
 
 def test_lists_whose_items_have_another_name_are_stored_as_the_table_names_them(wh: tw.Warehouse) -> None:
