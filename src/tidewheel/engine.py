@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tidewheel.catalog.lease import OwnerLock, lock
+from tidewheel.catalog.lease import OwnerLock, lock, may_live
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tenure import Tenure
@@ -39,7 +39,7 @@ from tidewheel.errors import (
 )  # fmt: skip
 from tidewheel.index.version import ChunkLike
 from tidewheel.local_table import LocalTable
-from tidewheel.model.records import TableContents
+from tidewheel.model.records import TableContents, TableRecord
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
@@ -96,7 +96,7 @@ class LocalEngine:
                 self._make_folders([one.record.id for one in known])
             for one in known:
                 self._tables[one.record.spec.name] = LocalTable(self, one)
-            recovered = self._recover(known, logs)
+            recovered = self._recover(known, logs, may_live(before))
             self.recovery = Recovery(self.clock.monotonic() - began, before, recovered, orphans)
             """What opening it had to mend."""
         except FencedError:
@@ -151,10 +151,10 @@ class LocalEngine:
             )
         return f"the warehouse {self.root} was closed; open it again"
 
-    def _recover(self, known: Sequence[TableContents], logs: dict[int, int]) -> tuple[TableRecovery, ...]:
-        """Replay the logs of an owner that did not close: so many bytes, by table id."""
+    def _recover(self, known: Sequence[TableContents], logs: dict[int, int], shared: bool) -> tuple[TableRecovery, ...]:
+        """Replay the logs of an owner that did not close: so many bytes, by table id. `shared`: it may live on."""
         with Progress("recovering", sum(logs.values())) as progress:
-            done = [self._tables[one.record.spec.name].recover(one.coverage, one.record.id in logs, progress.step) for one in known]
+            done = [self._tables[one.record.spec.name].recover(one.coverage, one.record.id in logs, progress.step, shared) for one in known]
         return tuple(one for one in done if one is not None)
 
     def _sweep(self, tables: Sequence[TableContents]) -> tuple[int, dict[int, int]]:
@@ -216,13 +216,16 @@ class LocalEngine:
         seen = at_one_moment(lambda: [table.version() for table in tables])
         return [table.pinned_at(version) for table, version in zip(tables, seen, strict=True)]
 
-    def create(self, spec: TableSpec, if_exists: str) -> LocalTable:
+    def create(self, spec: TableSpec, if_exists: str, rejects_of: TableRecord | None = None) -> LocalTable:
+        """`rejects_of`: the table whose rejects it is for."""
         self.check_open()
         if if_exists not in ("error", "open"):
             raise InputError(f"if_exists is 'error' or 'open', not {if_exists!r}")
         with self._lock:
             if self._closing:
                 raise ClosedError(self._why_closed())
+            if rejects_of is not None and not self._is_there(rejects_of):
+                raise ClosedError(f"table {rejects_of.spec.name!r} was dropped")
             there = self._tables.get(spec.name)
             if there is not None:
                 if if_exists == "error":
@@ -244,20 +247,24 @@ class LocalEngine:
         with self._lock:
             if self._tables.get(name) is not table:
                 return
-            # the catalog first: if that fails, the table is as it was
-            self.tenure.look()
-            records = self._fenced_by(lambda: self.commits.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
-            del self._tables[name]
-            held = {c.record.file for c in table.publisher.version.chunks} | self._still_read()  # these go when nobody reads them
-            for record in records:
-                if record.file not in held:
-                    self.files.remove(record.file)
-            for chunk in table.publisher.version.chunks:
-                self._condemn(chunk)
-            table.publisher.log.drop()
-            self.files.remove_folder(names.table_folder(table.record.id))
-        if name + SUFFIX in self._tables:
-            self.drop(name + SUFFIX)
+            self._drop(table)
+            if (rejects := self._tables.get(name + SUFFIX)) is not None:  # by the same turn: the next table of this name has its own
+                self._drop(rejects)
+
+    def _drop(self, table: LocalTable) -> None:
+        name = table.spec.name
+        # the catalog first: if that fails, the table is as it was
+        self.tenure.look()
+        records = self._fenced_by(lambda: self.commits.drop(table.publisher, lambda: self.catalog.drop_table(name, self.epoch)))
+        del self._tables[name]
+        held = {c.record.file for c in table.publisher.version.chunks} | self._still_read()  # these go when nobody reads them
+        for record in records:
+            if record.file not in held:
+                self.files.remove(record.file)
+        for chunk in table.publisher.version.chunks:
+            self._condemn(chunk)
+        table.publisher.log.drop()
+        self.files.remove_folder(names.table_folder(table.record.id))
 
     def _condemn(self, chunk: ChunkLike) -> None:
         """A chunk left its table: its file is deleted when nothing reads it any more."""
@@ -289,9 +296,14 @@ class LocalEngine:
         except FencedError as e:
             raise self.tenure.ended_by(e) from None
 
-    def rejects_of(self, name: str, create: bool) -> LocalTable | None:
-        there = self._tables.get(name + SUFFIX)
-        return self.create(rejects_spec(name), "open") if there is None and create else there
+    def rejects_of(self, table: TableRecord, create: bool) -> LocalTable | None:
+        there = self._tables.get(table.spec.name + SUFFIX)
+        return self.create(rejects_spec(table.spec.name), "open", table) if there is None and create else there
+
+    def _is_there(self, table: TableRecord) -> bool:
+        """It was not dropped; perhaps another has its name by now."""
+        there = self._tables.get(table.spec.name)
+        return there is not None and there.record.id == table.id
 
     def close(self) -> None:
         """Flush everything, then let go of the warehouse. If a flush fails, it is still let go of, and the error is raised.

@@ -64,7 +64,7 @@ class Owner(Protocol):
     @property
     def tenure(self) -> Tenure: ...
     def check_open(self) -> None: ...
-    def rejects_of(self, name: str, create: bool) -> LocalTable | None: ...
+    def rejects_of(self, table: TableRecord, create: bool) -> LocalTable | None: ...
 
 
 class LocalTable:
@@ -85,17 +85,17 @@ class LocalTable:
         self.coordinator = Coordinator(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self.packages = Packages(self.publisher, engine.catalog, engine.commits)
         self._replacing = threading.Lock()
-        rejects = partial(_rejects_of, engine, record.spec.name)
+        rejects = partial(_rejects_of, engine, record)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, self._replacing)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
         self.pins = Pins()
 
-    def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step) -> TableRecovery | None:
+    def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step, shared: bool) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""
         skip = self.engine.settings.damaged_log == "skip"
         held = {(c.record.server, c.record.late, c.record.generation_lo, c.record.generation_hi) for c in self.publisher.version.chunks}
         self.publisher.removed = [c.generation_hi for c in coverage if (c.server, c.late, c.generation_lo, c.generation_hi) not in held]
-        done = recover(self.publisher, self.engine.files, coverage, skip, step) if logged else None
+        done = recover(self.publisher, self.engine.files, coverage, skip, step, shared) if logged else None
         if done is not None:
             self.packages.add(done.packages)
         self.engine.commits.tidy(self.publisher)
@@ -156,7 +156,7 @@ class LocalTable:
 
     def _keep_rejects(self, accepted: Accepted, package: str | None) -> None:
         """Bad rows first: if what follows fails, the caller inserts again, and a reject twice is better than one lost."""
-        rejects = self.engine.rejects_of(self.spec.name, create=True)
+        rejects = self.engine.rejects_of(self.record, create=True)
         assert rejects is not None
         rejects.publisher.insert([rejects_batch(accepted.rejected, self.engine.clock.now(), rejects.spec.schema, package)])
         self.publisher.metrics.rejected += len(accepted.rejected)
@@ -210,7 +210,7 @@ class LocalTable:
 
     def flush(self) -> None:
         """Everything inserted before this call is in chunks and in the catalog when it returns, rejects included."""
-        rejects = self.engine.rejects_of(self.spec.name, create=False)
+        rejects = self.engine.rejects_of(self.record, create=False)
         if rejects is not None:
             rejects.flush()
         self._as_owner(lambda: self.publisher.wait_flushed(self.publisher.seal()))
@@ -293,7 +293,7 @@ class LocalTable:
 
     def rejects(self, ordered: bool = True) -> Result:
         self._check_open()
-        rejects = self.engine.rejects_of(self.spec.name, create=False)
+        rejects = self.engine.rejects_of(self.record, create=False)
         if rejects is None:
             record = TableRecord(0, rejects_spec(self.spec.name))
             no_log = Log(self.engine.files, record, Shape(record.spec), 0, "memory")
@@ -341,9 +341,9 @@ class LocalTable:
         return [StreamState(stream, one.batch, one.rows, flushed) for stream, (one, flushed) in sorted(last.items())]
 
 
-def _rejects_of(engine: Owner, name: str) -> tuple[Publisher, Streams]:
+def _rejects_of(engine: Owner, table: TableRecord) -> tuple[Publisher, Streams]:
     """Not a method: a table that held on to itself would keep its files after it was dropped."""
-    rejects = engine.rejects_of(name, create=True)
+    rejects = engine.rejects_of(table, create=True)
     assert rejects is not None
     return rejects.publisher, rejects.streams
 

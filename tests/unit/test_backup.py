@@ -99,7 +99,8 @@ def test_everything_comes_back(wh: tw.Warehouse, tmp_path: Path) -> None:
             again.table(name).flush()
         assert again.table("t").rows == 151 and again.check().ok
         lease = again._engine.catalog.lease()
-        assert lease is not None and lease.pid == os.getpid() and lease.epoch == wh._engine.epoch + 1
+        assert lease is not None and lease.pid == os.getpid()
+        assert lease.epoch > wh._engine.epoch + 1000  # no later owner of the original has it, too
     with tw.open(tmp_path / "r") as again:
         assert again.table("t").rows == 151
 

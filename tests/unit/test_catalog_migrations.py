@@ -14,10 +14,12 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
+from tidewheel.care.check import check, closed
 from tidewheel.catalog import migrations
 from tidewheel.catalog.migrations import MIGRATIONS, made_by
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tables import metadata
+from tidewheel.chunk import names
 from tidewheel.errors import FormatError, StorageError
 
 
@@ -72,6 +74,16 @@ def test_an_older_catalog_is_upgraded_and_keeps_its_rows(old: Path, monkeypatch:
     assert rows(old, "SELECT epoch FROM leases") == [(1,)]
 
 
+def test_who_only_looks_upgrades_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "MIGRATIONS", MIGRATIONS)
+    old = old.rename(old.parent / names.CATALOG)
+    before = rows(old, "SELECT * FROM sqlite_master")
+    with closed(old.parent) as house:
+        assert check(house).ok
+    assert rows(old, "SELECT * FROM sqlite_master") == before
+    assert rows(old, "SELECT version FROM schema_version") == [(1,)]
+
+
 def test_an_upgrade_that_fails_leaves_the_old_version(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrations, "MIGRATIONS", (MIGRATIONS[0], add_note, break_down))
     before = rows(old, "SELECT * FROM sqlite_master")
@@ -86,6 +98,7 @@ def test_a_process_that_is_killed_during_an_upgrade_leaves_the_old_version(old: 
     dies = f"""
 import os, signal
 from pathlib import Path
+from tidewheel.care.check import check, closed
 from tidewheel.catalog import migrations
 from tidewheel.catalog.sql import open_sqlite
 

@@ -7,6 +7,7 @@ same here, at every such point that an operation passes, one after the other.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import queue
 import sys
 import threading
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.write import commit
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 PYTHON_S = {threading.__file__, queue.__file__, concurrent.futures._base.__file__}
@@ -92,3 +94,42 @@ def test_no_lock_stays_held(tmp_path: Path, name: str, durability: str) -> None:
             done = ends(lambda: (table.insert(rows(1)), table.flush(), wh.sql("SELECT count(*) FROM t").to_arrow()))
             assert done, f"{name} interrupted at point {point}: something hangs"
             point += 1
+
+
+def test_an_interrupt_at_any_call_keeps_no_chunk_for_good(tmp_path: Path) -> None:
+    with tw.open(tmp_path) as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="k")
+        commits = wh._engine.commits  # type: ignore[attr-defined]
+
+        def work() -> None:
+            with commits.keeping():
+                pass
+
+        point = 0
+        while interrupted_at_call(point, work, {contextlib.__file__, commit.__file__}):
+            table.replace(rows(), time=(None, None))
+            assert table.state().chunks == 1, f"interrupted at point {point}, replaced chunks stay"
+            point += 1
+        assert point > 5
+
+
+def interrupted_at_call(point: int, work: Callable[[], Any], files: set[str]) -> bool:
+    """Do it, with an interrupt where call number `point` in these files begins or ends: also calls of what is written in C."""
+    passed = 0
+
+    def at_event(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal passed
+        if event in ("call", "return", "c_return") and frame.f_code.co_filename in files:
+            passed += 1
+            if passed == point + 1:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(at_event)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return passed > point

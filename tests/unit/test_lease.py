@@ -181,3 +181,14 @@ def test_the_lock_is_free_when_the_catalog_fails(tmp_path: Path, catalog: SqlCat
 def test_a_missing_root_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"none/owner\.lock.*check that the folder is there"):
         lease.lock(tmp_path / "none")
+
+
+def test_who_may_live_on_without_knowing() -> None:
+    here = socket.gethostname()
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    assert not lease.may_live(None)
+    assert not lease.may_live(Lease(3, os.getpid(), here, 0.0))  # this process would know
+    assert not lease.may_live(Lease(3, dead.pid, here, 0.0))
+    assert lease.may_live(Lease(3, os.getppid(), here, 0.0))
+    assert lease.may_live(Lease(3, dead.pid, f"not-{here}", 0.0))

@@ -15,6 +15,9 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.env.disk import Disk
+from tidewheel.env.files import Appender, LocalFiles
+from tidewheel.errors import ClosedError, FencedError
+from tidewheel.local_table import LocalTable
 from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.seats import held
@@ -453,3 +456,60 @@ class TestDisks:
         crash(wh)
         with tw.open(tmp_path) as wh:
             assert numbers(wh.table("t")) == [*range(30)]
+
+
+def test_a_sync_during_a_write_leaves_it_to_be_synced(tmp_path: Path) -> None:
+    """Or its descriptor, which alone hears of an error of the disk, might be closed before the next sync."""
+
+    class Synced(Disk):
+        def append(self, descriptor: int, parts: Any) -> int:
+            if writing:
+                writing[0].sync()  # by another thread, say, just before the bytes are handed over
+            return super().append(descriptor, parts)
+
+    writing: list[Appender] = []
+    appender = LocalFiles(tmp_path, Synced()).append("log", b"head", durable=True)
+    writing.append(appender)
+    appender.write([b"record"], 6, 4)
+    assert appender._handle.dirty
+    appender.sync()
+    assert not appender._handle.dirty
+    appender.close()
+
+
+def test_what_a_stale_owner_wrote_does_not_come_back_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that it was refused, and that its successor loaded instead, is there once."""
+    monkeypatch.setattr("tidewheel.engine.may_live", lambda before: before is not None)
+    stale = opened(tmp_path)
+    table = stale.create_table("t", FIXED, time="ts", key="k")
+    table.insert(fixed(0, 10))
+    stale._engine.tenure.stop()  # type: ignore[attr-defined]  # it is to notice when it writes, not before
+    (tmp_path / "owner.lock").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("tidewheel.write.flush.Flusher.start", lambda *_: None)  # it is killed before it flushes
+        successor = opened(tmp_path)
+        with pytest.raises(FencedError):
+            table.insert(fixed(10, 20), package="p")
+        successor.table("t").insert(fixed(10, 20), package="p")
+        crash(successor)
+    with pytest.raises(FencedError):
+        stale.close()
+    with opened(tmp_path) as last:
+        found = last.table("t")
+        found.flush()
+        assert sorted(found.query().to_arrow()["k"].to_pylist()) == list(range(20))
+
+
+def test_bad_rows_of_a_dropped_table_make_no_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path) as wh:
+        table = wh.create_table("t", FIXED, time="ts", key="k")
+        keep = LocalTable._keep_rejects
+
+        def too_late(self: LocalTable, *args: Any) -> None:
+            wh.drop_table("t")  # by another thread, say
+            keep(self, *args)
+
+        monkeypatch.setattr(LocalTable, "_keep_rejects", too_late)
+        with pytest.raises(ClosedError, match="dropped"):
+            table.insert([{"k": None, "ts": 1, "v": 1}], on_bad="reject")
+        assert not wh._engine._tables  # type: ignore[attr-defined]

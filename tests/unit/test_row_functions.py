@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -122,6 +124,17 @@ def test_it_is_refused_as_an_aggregate(table: tw.Table, aggregate: str) -> None:
         table.query(aggregate={"x": aggregate})
 
 
+def test_a_field_of_a_column_is_meant_whatever_its_column_is_called(tmp_path: Path) -> None:
+    inner = pa.struct([("ts", pa.timestamp("us")), ("k", pa.int64())])
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("t", pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("t", inner)]), time="ts", key="k")
+        old, new = dt.datetime(2026, 1, 1), dt.datetime(2026, 3, 1)
+        table.insert([{"k": n, "ts": new, "t": {"ts": old, "k": 100 + n}} for n in range(3)])
+        for where, found in (("t.k = 101", [1]), ("t.ts < TIMESTAMP '2026-02-01'", [0, 1, 2]), ("k = 2 AND T.k > 2", [2])):
+            assert table.query(where=where, order_by="k").to_arrow()["k"].to_pylist() == found, where
+        assert table.query(aggregate={"most": "max(t.k)"}).to_arrow()["most"].to_pylist() == [102]
+
+
 def test_the_clock_is_read_once(table: tw.Table) -> None:
     """Also for several calls, and for every reading of a result."""
     words = ["now()", "current_timestamp", "today()", "current_date", "localtimestamp", "get_current_timestamp()", "current_time"]
@@ -194,6 +207,13 @@ def test_a_list_means_what_duckdb_means(table: tw.Table) -> None:
 def test_long_lists_are_taken_out_of_the_text() -> None:
     taken = [len(without_lists(where, SCHEMA)[1]) for where in lists(7)]
     assert taken == [1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 2, 0, 1, 0, 1, 0, 1, 0, 1]
+
+
+def test_what_is_quoted_is_no_list() -> None:
+    numbers = ", ".join(map(str, range(200)))
+    chain = " OR ".join(f"n = {one}" for one in range(200))
+    for where in (f"s = 'a AND n IN ({numbers}) AND b'", f"s = 'a OR {chain} OR b'", f'"a AND n IN ({numbers}) AND b" = 1'):
+        assert without_lists(where, SCHEMA) == (where, ()), where[:20]
 
 
 def test_many_values_are_no_burden(table: tw.Table) -> None:

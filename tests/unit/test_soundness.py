@@ -14,7 +14,7 @@ import pytest
 import tidewheel as tw
 from tests.poison import FAULTS
 from tidewheel.cluster import requests as ask
-from tidewheel.cluster.handlers import Handlers
+from tidewheel.cluster.handlers import Handlers, _rows
 from tidewheel.cluster.wire import stream
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
@@ -23,6 +23,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.seats import held
+from tidewheel.write.arrow_input import Columns, to_batches
 from tidewheel.write.load import ChunkMaker
 from tidewheel.write.soundness import readable, unreadable_text
 
@@ -203,6 +204,39 @@ def test_what_is_wild_under_nulls_is_nobodys_trouble(tmp_path: Path, make: Calla
         assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted
         table.flush()
         assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted and wh.check().ok
+
+
+def test_nothing_wild_comes_in_beside_text_that_cannot_be_read(tmp_path: Path) -> None:
+    """Where rows are looked at column by column: slices of a stream, and columns that come beside Python's values."""
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("s", pa.string()), ("v", pa.string_view())])
+    offsets, data = pa.py_buffer(np.array([0, 1, 2, 3, 4], np.int32)), pa.py_buffer(b"ab\xffd")
+    unreadable = pa.StringArray.from_buffers(4, offsets, data)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(range(4)), pa.array(range(4), pa.timestamp("us")), unreadable, hidden_views(["x", "y"])], schema=schema
+    )
+    with tw.open(tmp_path) as wh:
+        table: Any = wh.create_table("t", schema, time="ts", key="k")._engine
+        slice_id = SliceId("stream", "run", 0, 0, 0)
+        assert table.stage(slice_id, [batch], schema).rejected == 1
+        staged = [run.source.data.column("v") for _, _, run in table.streams._staged[slice_id].placed]
+        beside = _rows(ask.Values(4, ("k", *schema.names[1:]), {"k": [0, 1, 2, 3]}), batch.schema, [batch], "t").columns["v"]
+        for views in (*staged, beside):
+            raw = np.frombuffer(views.buffers()[1], np.int64).reshape(-1, 2)[views.offset : views.offset + len(views)]
+            assert not raw[views.is_null().to_numpy(zero_copy_only=False)].any()
+
+
+def test_nothing_wild_comes_in_with_a_data_frame(tmp_path: Path) -> None:
+    spec = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("d", pa.string())])
+    series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([hidden_indices(["a", "b"])])))
+    frame = pd.DataFrame({"k": range(4), "ts": pd.to_datetime([0] * 4), "d": series})
+    with tw.open(tmp_path) as wh:
+        table: Any = wh.create_table("t", spec, time="ts", key="k")
+        (columns,) = to_batches(frame, table._engine.spec)
+        assert isinstance(columns, Columns)
+        indices = columns.columns["d"].indices
+        assert indices.null_count == 2 and np.frombuffer(indices.buffers()[1], np.int32)[:4].tolist() == [0, 0, 1, 0]
+        table.insert(frame)
+        assert table.query(order_by="k").to_arrow()["d"].to_pylist() == ["a", None, "b", None]
 
 
 def test_lists_whose_items_have_another_name_are_stored_as_the_table_names_them(wh: tw.Warehouse) -> None:

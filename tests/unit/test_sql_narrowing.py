@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -348,11 +349,46 @@ def test_what_is_wrong_is_said_of_what_was_written(wh: tw.Warehouse) -> None:
         ("SELECT id FROM small QUALIFY row_number() OVER (PARTITION BY zone) = 1", False),
         ("SELECT a.id FROM small a, small b", False),
         ("SELECT id FROM small UNION SELECT 3", True),
+        ("SELECT id FROM small UNION ALL SELECT id FROM small LIMIT 1", False),
+        ("(SELECT id FROM small ORDER BY id LIMIT 1) UNION ALL SELECT 3", True),
+        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r", False),
     ],
 )
 def test_only_what_is_certain_is_read_before(query: str, certain: bool) -> None:
     tree = tree_of(query)
     assert isinstance(tree, dict) and is_certain(tree["node"]) == certain
+
+
+def test_several_rows_are_no_scalar_even_if_they_are_alike(wh: tw.Warehouse, duck: Any) -> None:
+    one = "SELECT count(*) AS n FROM logs WHERE k = (SELECT left(name, 4) || '0007' FROM small WHERE id = 7)"
+    assert told(wh.sql(one).to_arrow()) == told(duck.sql(one).to_arrow_table())
+    with pytest.raises(tw.QueryError, match="More than one row"):
+        wh.sql("SELECT v FROM logs WHERE k = (SELECT left(name, 4) || '0007' FROM small)").to_arrow()
+
+
+def test_what_is_wrong_with_rows_read_before_is_said_of_the_statement(wh: tw.Warehouse) -> None:
+    with pytest.raises(tw.QueryError, match="LINE 1: SELECT v FROM logs"):
+        wh.sql("SELECT v FROM logs WHERE k IN (SELECT name::INT::VARCHAR FROM small)").to_arrow()
+
+
+def test_times_that_a_column_cannot_have_bound_nothing(tmp_path: Path) -> None:
+    """A column of nanoseconds ends in 2262: DuckDB cannot cast the constant, and would say so."""
+    with tw.open(tmp_path / "wh") as wh:
+        fine = wh.create_table("fine", pa.schema([("id", pa.int64()), ("stamp", pa.timestamp("ns"))]), time="stamp", key="id")
+        fine.insert([{"id": n, "stamp": dt.datetime(2026, 3, 1)} for n in range(9)])
+        for where in ("stamp::DATE < DATE '2526-01-01'", "epoch(stamp) < 17552600000"):
+            assert wh.sql(f"SELECT count(*) AS n FROM fine WHERE {where}").to_arrow()["n"].to_pylist() == [9]
+            assert fine.query(where=where).to_arrow().num_rows == 9
+
+
+@pytest.mark.parametrize("more", ["", " AND length(repeat('x', id + 1)) < 9"])  # the second one in a process apart
+def test_times_that_python_has_no_date_for_in_their_zone(tmp_path: Path, more: str) -> None:
+    last = dt.datetime(9999, 12, 31, 23, 30, tzinfo=dt.UTC)
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("z", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "Europe/Berlin"))]), time="ts", key="id")
+        table.insert(pa.table([[1, 2], pa.array([last, NOW], table.schema.field("ts").type)], schema=table.schema))
+        for where in (f"ts IN (TIMESTAMPTZ '{last}', TIMESTAMPTZ '2026-01-01 00:00:00+00')", f"ts >= TIMESTAMPTZ '{last}'"):
+            assert wh.sql(f"SELECT id FROM z WHERE {where}{more}").to_arrow()["id"].to_pylist() == [1]
 
 
 # ---- the where of a query -------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tidewheel.care.logs import HeldLog
 from tidewheel.care.stored import Finding, read_chunk
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.protocol import CatalogReader
-from tidewheel.catalog.sql import open_sqlite
+from tidewheel.catalog.unchanged import unchanged
 from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
 from tidewheel.errors import ClosedError, NotFoundError, StorageError
@@ -73,11 +73,8 @@ def closed(root: Path) -> Iterator[Closed]:
         raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
     owner = lock(root)
     try:
-        catalog = open_sqlite(root / names.CATALOG)
-        try:
+        with unchanged(root / names.CATALOG) as catalog:
             yield Closed(LocalFiles(root), catalog)
-        finally:
-            catalog.close()
     finally:
         owner.release()
 

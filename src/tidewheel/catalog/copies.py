@@ -14,6 +14,9 @@ from sqlalchemy import Connection, StaticPool, create_engine, delete, func, sele
 from tidewheel.catalog.tables import chunks, leases, masks, packages, stream_batches, tables
 from tidewheel.errors import StorageError
 
+APART = 1 << 16
+"""Between the epochs of a warehouse and those of one that is restored from its backup: no owner of the one passes for one of the other."""
+
 _MOST = 20
 """Damaged pages that are named; one is enough to act on."""
 
@@ -74,7 +77,7 @@ def cut(copy: Connection, upto: Mapping[int, int]) -> None:
         for part in (packages, stream_batches):
             copy.execute(delete(part).where(part.c.table_id == table_id, part.c.generation > generation))
         copy.execute(update(tables).where(tables.c.id == table_id).values(generation=generation))
-    copy.execute(update(leases).values(pid=None, host=None, since=None))
+    copy.execute(update(leases).values(epoch=leases.c.epoch + APART, pid=None, host=None, since=None))
 
 
 def file_of(copy: Connection) -> bytes:

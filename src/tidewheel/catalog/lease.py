@@ -17,11 +17,13 @@ import socket
 import threading
 import time
 import weakref
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.errors import OwnedError, StorageError
+from tidewheel.model.records import Lease
 
 FILE = "owner.lock"
 
@@ -156,6 +158,11 @@ def _holder(path: Path) -> dict[str, Any]:
         return {"pid": int(found["pid"]), "host": str(found["host"])}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def may_live(before: Lease | None) -> bool:
+    """Whether whoever had the lease before may still be there, without knowing that it is over. (In this process it would know.)"""
+    return before is not None and (before.pid, before.host) != (os.getpid(), socket.gethostname()) and _alive(asdict(before))
 
 
 def _alive(holder: dict[str, Any]) -> bool:

@@ -372,7 +372,7 @@ def _remove_chunks(conn: Connection, commit: Commit) -> None:
 def _change_masks(conn: Connection, commit: Commit) -> None:
     if commit.masks:
         conn.execute(insert(masks), [{"table_id": commit.table_id, **asdict(m)} for m in commit.masks])
-    if commit.drop_masks:
+    if commit.drop_masks:  # by their values: no two are alike, because each is of a generation that was reserved for it alone
         m = masks.c
         named = [m.table_id == commit.table_id, m.time_lo == bindparam("lo"), m.time_hi == bindparam("hi")]
         named += [m.generation == bindparam("g"), m.reason == bindparam("why")]

@@ -25,13 +25,12 @@ from pathlib import Path
 
 from tidewheel.catalog.lease import OwnerLock
 from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.env.disk import Identity, identity_of
 from tidewheel.env.interrupts import Flag
 from tidewheel.errors import FencedError, TidewheelError
 
 EVERY = 0.5
 """Seconds between two looks when nobody writes."""
-
-Identity = tuple[int, int]
 
 
 class Tenure:
@@ -139,8 +138,6 @@ class Tenure:
 
 
 def _identity(path: str) -> Identity | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    with suppress(OSError):
+        return identity_of(path)
+    return None

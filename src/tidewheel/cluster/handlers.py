@@ -29,7 +29,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
 from tidewheel.write.arrow_input import Columns
-from tidewheel.write.soundness import unreadable_text
+from tidewheel.write.soundness import settled_rows, unreadable_text
 
 FEW_ROWS = 4096
 """A result that looks at no more rows than this is read at once and sent with the answer: one way there and back, nothing to hold."""
@@ -321,7 +321,7 @@ def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordB
     if values is None:
         return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches, schema)
     unreadable = unreadable_text(batches[0], table) if batches else frozenset()
-    arrays = dict(zip(schema.names, batches[0].columns, strict=True)) if batches else {}
+    arrays = dict(zip(schema.names, settled_rows(batches[0]).columns, strict=True)) if batches else {}
     columns = {name: values.lists[name] if name in values.lists else arrays[name] for name in values.names}
     if any(len(column) != values.rows for column in columns.values()):
         raise InputError(f"table {table!r}: the columns do not all have {values.rows} rows; nothing was inserted")

@@ -16,6 +16,7 @@ from pathlib import Path
 from tidewheel.cluster import address
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
+from tidewheel.env.workers import environment
 from tidewheel.errors import OwnedError, OwnerLostError, StorageError
 
 IDLE = 60.0
@@ -60,7 +61,7 @@ def _start(root: Path, idle: float, give_up: float) -> None:
                 out.truncate(0)
             before = out.tell()
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=_environment(), pass_fds=(ready,),
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=environment(), pass_fds=(ready,),
                 start_new_session=True, check=True,
             )  # fmt: skip
         os.close(ready)
@@ -81,13 +82,6 @@ def _start(root: Path, idle: float, give_up: float) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _environment() -> dict[str, str]:
-    """Ours, and the same Tidewheel: what this process found next to its folder must be found from elsewhere too."""
-    places = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    ours = str(Path(__file__).resolve().parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, *([] if ours in places else [ours])])}
 
 
 def _said(log: Path, start: int) -> str:

@@ -22,6 +22,16 @@ _MOST_PARTS = 1024
 """Buffers that one call to the system takes (IOV_MAX)."""
 
 
+Identity = tuple[int, int]
+"""Which file it is, whatever its name."""
+
+
+def identity_of(file: str | os.PathLike[str] | int) -> Identity:
+    """Of the file that has a name now, or that a descriptor is of; OSError if there is none."""
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
 def open_regular(path: str) -> int:
     """A descriptor to read a file with; OSError if the name is a link, or that of something else than a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -167,6 +167,16 @@ class LocalFiles:
         with suppress(OSError):
             self.disk.seal(self.path(name))
 
+    def renew(self, name: str) -> None:
+        """Move the bytes of a file to a new one of the same name: whoever still appends to the old one writes where nobody reads.
+
+        Where there is no room for that, nothing is done.
+        """
+        with suppress(OSError, StorageError):
+            self._discard(self.path(name) + TEMPORARY)
+            self.disk.copy(self.path(name), self.path(name) + TEMPORARY)
+            self.appear([name])
+
     def sync_folder(self, name: str) -> None:
         try:
             self.disk.sync_folder(self.path(name))
@@ -335,13 +345,19 @@ class Appender:
         try:
             with self._files.handles.use(self._handle) as descriptor:
                 opened = True
-                self._handle.dirty = self._durable
-                self._writes += 1
-                self._write(descriptor, parts, size, at)
+                self._to_sync()
+                try:
+                    self._write(descriptor, parts, size, at)
+                finally:
+                    self._to_sync()  # once more: a sync may have ended meanwhile, and not have seen all of it
                 self.is_ours = self._files.disk.is_ours(descriptor)
         except OSError as e:
             self.gone = not opened and e.errno not in (errno.EMFILE, errno.ENFILE)
             raise self._files._cannot_write(self.name, e) from e
+
+    def _to_sync(self) -> None:
+        self._handle.dirty = self._durable
+        self._writes += 1
 
     def _write(self, descriptor: int, parts: Sequence[Any], size: int, at: int) -> None:
         disk = self._files.disk

@@ -6,13 +6,12 @@ What always holds: a descriptor is never closed while it is in use; a file is op
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tidewheel.env.disk import Disk
+from tidewheel.env.disk import Disk, identity_of
 
 MOST = 64
 """Descriptors that stay open although nobody uses them now."""
@@ -26,7 +25,7 @@ class Handle:
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.descriptor: int | None = descriptor
-        self.identity = _identity(descriptor)
+        self.identity = identity_of(descriptor)
         self.users = 0
         self.dirty = False
         """It was written to and must be synced by this very descriptor, which alone hears of an error: it is not closed before."""
@@ -78,7 +77,7 @@ class Handles:
 
     def _again(self, handle: Handle) -> int:
         descriptor = self._disk.reopen(handle.path)
-        if _identity(descriptor) != handle.identity:
+        if identity_of(descriptor) != handle.identity:
             self._disk.close(descriptor)
             raise FileNotFoundError(f"{handle.path} is another file by now")
         return descriptor
@@ -94,8 +93,3 @@ class Handles:
         if descriptor is not None:
             with suppress(OSError):
                 self._disk.close(descriptor)
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino

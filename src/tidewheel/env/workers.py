@@ -134,7 +134,7 @@ class Worker:
             with theirs:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", env=_environment(),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", env=environment(),
                     pass_fds=(theirs.fileno(),), start_new_session=True,
                 )  # fmt: skip
         except OSError as e:
@@ -244,8 +244,8 @@ workers = Workers("tidewheel.sql.apart_start")
 os.register_at_fork(after_in_child=workers.forget)
 
 
-def _environment() -> dict[str, str]:
-    """Ours, and the same Tidewheel: what this process found next to its folder must be found from elsewhere too."""
+def environment() -> dict[str, str]:
+    """For a process that is started here: the same Tidewheel, also if this one found it next to its folder."""
     places = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     ours = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, *([] if ours in places else [ours])])}

@@ -161,6 +161,8 @@ class Change:
     """Earlier generations cannot be read any more once this is done."""
     hidden: Hidden | None = None
     """The masks after it; None: as before."""
+    everywhere: bool = False
+    """The whole table was looked through for what is of no use any more."""
 
     def __bool__(self) -> bool:
         return bool(self.add or self.remove or self.masks or self.drop_masks)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
-from tidewheel.read.expressions import Expression, at_one_moment, looked_at_within, quoted, referenced, run
+from tidewheel.read.expressions import ROWS, Expression, at_one_moment, looked_at_within, quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
 from tidewheel.read.totals.asked import Total, read, type_of
 from tidewheel.read.totals.sums import Totals
@@ -86,7 +86,7 @@ class Aggregation:
         parts = [quoted(g) for g in groups] + [
             f"({text}\n) AS {quoted(name)}" for name, text in zip(wanted, at_one_moment(looked), strict=True)
         ]
-        self._sql = f"SELECT {', '.join(parts)} FROM t" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
+        self._sql = f"SELECT {', '.join(parts)} FROM {quoted(ROWS)}" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
         empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
         slow = watch.limits.seconds != NEVER  # what is constant in an expression is worked out even without a row

@@ -42,6 +42,9 @@ _LONGEST = 1 << 20
 LONG = 1 << 16
 """Characters of a statement or an expression that is parsed in this process; longer ones are in a process apart."""
 
+ROWS = "·rows"
+"""The name of the rows in a statement that is evaluated: one that no column has, or `t.x` would be the table's x and not a column's."""
+
 _BEFORE = "SELECT ("
 """What stands before an expression where it is parsed."""
 
@@ -181,7 +184,7 @@ def _tree(expression: str) -> dict[str, Any]:
     import duckdb
 
     try:
-        tree = json.loads(_asked("SELECT json_serialize_sql(?::VARCHAR)", [f"{_BEFORE}{expression}\n) FROM t"])[0][0])
+        tree = json.loads(_asked("SELECT json_serialize_sql(?::VARCHAR)", [f'{_BEFORE}{expression}\n) FROM "{ROWS}"'])[0][0])
     except duckdb.Error as e:
         raise QueryError(f"cannot read the expression {_short(expression)}: {e}") from None
     except RecursionError:
@@ -246,7 +249,7 @@ class Filter:
         text, self._lists = without_lists(expression, schema) if isinstance(expression, str) else (expression, ())
         listed = tuple(one.name for one in self._lists)
         found = looked_at_within(text, (*schema.names, *listed), False, watch)
-        self._sql = f"SELECT CAST(({at_one_moment([found])[0]}\n) AS BOOLEAN) AS keep FROM t"
+        self._sql = f'SELECT CAST(({at_one_moment([found])[0]}\n) AS BOOLEAN) AS keep FROM "{ROWS}"'
         self._bounded = found.bounded
         self._names = tuple(n for n in found.columns if n not in listed)
         if not self._names and not listed:
@@ -273,7 +276,7 @@ class Filter:
 def run(
     sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str], watch: Watch, watched: bool = True, bounded: bool = True
 ) -> pa.Table:
-    """Evaluate a statement over `t`; errors come out as QueryError with the nearest column name.
+    """Evaluate a statement over `ROWS`; errors come out as QueryError with the nearest column name.
 
     A stream of rows is grouped, so it may take what its query may; a table is a batch that is in memory already. If it is not
     `watched`, neither the clock nor Ctrl-C ends it. If it is not `bounded`, a process apart does it.
@@ -344,7 +347,7 @@ class _Statement:
 
     def run(self, rows: pa.Table | pa.RecordBatchReader, watch: Watch) -> pa.Table:
         try:
-            self._cursor.register("t", rows)
+            self._cursor.register(ROWS, rows)
             answer = self._cursor.sql(self._sql).to_arrow_reader()
             batches = []
             for batch in answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +61,7 @@ def without_lists(expression: str, schema: pa.Schema) -> tuple[str, tuple[ValueL
     for match in found:
         one = _list_of(match, schema, len(lists))
         before = text + expression[end : match.start()]
-        if one is None or not _BEFORE.search(before) or not _AFTER.match(expression, match.end()):
+        if one is None or _is_quoted(expression, match.start()) or not _BEFORE.search(before) or not _AFTER.match(expression, match.end()):
             text, end = text + expression[end : match.end()], match.end()
             continue
         lists.append(one)
@@ -68,10 +69,15 @@ def without_lists(expression: str, schema: pa.Schema) -> tuple[str, tuple[ValueL
     return text + expression[end:], tuple(lists)
 
 
+def _is_quoted(text: str, at: int) -> bool:
+    """Whether a place lies inside of a text, or of a name in quotes."""
+    return any(one.start() < at < one.end() for one in takewhile(lambda one: one.start() < at, _QUOTED.finditer(text)))
+
+
 def _as_list(chain: re.Match[str], schema: pa.Schema) -> str:
     """`k IN (1, 2)` for `k = 1 OR k = 2`, where it becomes a list of ours and nothing beside it binds tighter than its ORs."""
     text, start, end = chain.string, chain.start(), chain.end()
-    if not _BEFORE_OR.search(text, max(0, start - 20), start) or not _AFTER_OR.match(text, end):
+    if _is_quoted(text, start) or not _BEFORE_OR.search(text, max(0, start - 20), start) or not _AFTER_OR.match(text, end):
         return chain[0]
     listed = f"{chain[1]} IN ({', '.join(_CHAINED.findall(chain[0][len(chain[1]) :]))})"
     found = _LIST.fullmatch(listed)

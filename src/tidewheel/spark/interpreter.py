@@ -24,9 +24,6 @@ from tidewheel.errors import SparkError
 from tidewheel.spark.conf import cores
 from tidewheel.spark.folders import cache_folder
 
-_DEFAULT = "python3"
-"""What Spark starts when nobody says anything."""
-
 
 def agree(spark: SparkSession) -> None:
     """From now on the workers of a local session run this Python. One that was chosen on purpose stays, and must have Tidewheel.

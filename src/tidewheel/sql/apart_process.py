@@ -30,7 +30,7 @@ from tidewheel.errors import LimitError, TidewheelError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read import apart
 from tidewheel.read.apart import Wrong, packed, unpacked
-from tidewheel.read.expressions import looked_at
+from tidewheel.read.expressions import ROWS, looked_at
 from tidewheel.sql.database import Session, database
 from tidewheel.sql.explained import explained
 from tidewheel.sql.parser import TOO_DEEP
@@ -145,14 +145,14 @@ class _Process:
             return explained(session, _tables(job), job["text"], job["parameters"], job["analyze"])
 
     def _evaluate(self, job: dict[str, Any]) -> None:
-        """A statement over the rows of `t`, which are read once."""
+        """A statement over `ROWS`, which are read once."""
         with _Lent(self, job) as session:
             rows = pa.RecordBatchReader.from_batches(job["schema"], self._rows(None))
-            session.connection.register("t", rows)
+            session.connection.register(ROWS, rows)
             try:
                 self._hand_over(session.connection.sql(job["text"]).to_arrow_reader())
             finally:
-                session.connection.unregister("t")
+                session.connection.unregister(ROWS)
 
     def _hand_over(self, reader: pa.RecordBatchReader) -> None:
         self._send(apart.SCHEMA, data=reader.schema.serialize())

@@ -85,7 +85,7 @@ def _array(nodes: Sequence[Node], column: str, schema: pa.Schema) -> pa.Array:
     """Constants of one list, which may be long: they have one type, so that is looked at once."""
     first = _scalar(nodes[0], column, schema)
     if not pa.types.is_integer(first.type) or any(not isinstance(node, Lit) or type(node.value) is not int for node in nodes):
-        return pa.array([_scalar(node, column, schema).as_py() for node in nodes], first.type)
+        return pa.array([_scalar(node, column, schema) for node in nodes], first.type)  # not by Python's: it has no year 10,000
     return pa.array([node.value for node in nodes if isinstance(node, Lit)], first.type)
 
 

@@ -261,6 +261,7 @@ def _bounded(subject: Node, column: Column, span: spans.Span) -> Node | None:
     return nodes.both(*ends) if ends else None
 
 
+_LAST_OF_NANOS = (1 << 63) // 1000
 _UNITS = {"s": ("TIMESTAMP_S", 1_000_000), "ms": ("TIMESTAMP_MS", 1000)}
 
 
@@ -273,6 +274,8 @@ def _moment(at: int, type_: pa.DataType, first: bool) -> Node | None:
     else:
         return None
     at = -(-at // unit) * unit if first else at // unit * unit
+    if pa.types.is_timestamp(type_) and type_.unit == "ns" and abs(at) >= _LAST_OF_NANOS:  # DuckDB casts the constant, and fails
+        return None
     try:
         moment = _EPOCH + dt.timedelta(microseconds=at)
     except OverflowError:

@@ -40,6 +40,14 @@ class Comparison:
     value: pa.Scalar
     """Never null."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By an array: a scalar is pickled as Python's value, and Python has no year 10,000, also not in another zone."""
+        return _comparison, (self.column, self.op, pa.array([self.value], self.value.type))
+
+
+def _comparison(column: str, op: str, values: pa.Array) -> Comparison:
+    return Comparison(column, op, values[0])
+
 
 @dataclass(frozen=True, slots=True)
 class OneOf:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.model.schema import TableSpec
 from tidewheel.sql.nodes import Node
 
 _DEEPEST = 20
+
+
+class TableFacts(Protocol):
+    """What has to be known of a table."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+    @property
+    def about(self) -> int:
+        """About how many rows it has."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +34,7 @@ class Column:
     """Of a table, by whatever name a statement has for it."""
 
     type: pa.DataType
-    table: PinnedTable
+    table: TableFacts
     indexed: bool
     """It is the table's time, or (a part of) its key."""
 
@@ -41,7 +53,7 @@ class Relation:
 class Tables:
     """What names of tables mean at a place in a statement."""
 
-    pinned: Mapping[str, PinnedTable]
+    pinned: Mapping[str, TableFacts]
     """By their names in lower case."""
     common: tuple[Node, ...] = ()
     """The common table expressions that are known there, as the tree has them; of one name, the last one counts."""

@@ -10,19 +10,18 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.sql import nodes
 from tidewheel.sql.folding import Folder
 from tidewheel.sql.implied import Finder
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.scopes import Scope, Tables
+from tidewheel.sql.scopes import Scope, TableFacts, Tables
 from tidewheel.sql.small import Joined, Read, Small, conjuncts
 
 _DEEPEST = 60
 
 
-def sharpened(query: Node, tables: Mapping[str, PinnedTable], parameters: Parameters, at: dt.datetime, read: Read) -> Node:
+def sharpened(query: Node, tables: Mapping[str, TableFacts], parameters: Parameters, at: dt.datetime, read: Read) -> Node:
     """The node of a query that has the same rows; the same object if there is nothing to add. `read`: answers small queries."""
     known = Tables({name.lower(): table for name, table in tables.items()})
     return _Sharpening(parameters, at, read).query(query, known, 0)

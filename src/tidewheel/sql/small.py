@@ -180,7 +180,9 @@ def _certain(node: Node) -> bool:
         return kind in _CLASSES
     if node.get("sample") or node.get("qualify"):
         return False
-    if "from_table" in node:
+    if node.get("type") == "RECURSIVE_CTE_NODE":  # which may go on for ever
+        return False
+    if "modifiers" in node:
         return _picks_certainly(node)
     if node.get("type") == "TABLE_FUNCTION":
         return bool(node["function"]["function_name"].lower() == "unnest")
@@ -197,7 +199,7 @@ def _picks_certainly(node: Node) -> bool:
     if all(one.get("type") in ("ORDER_MODIFIER", "DISTINCT_MODIFIER") for one in modifiers):
         return True
     orders = [order for one in modifiers if one.get("type") == "ORDER_MODIFIER" for order in one["orders"]]
-    items = node["select_list"]
+    items = node.get("select_list") or []
     if len(modifiers) != 2 or len(orders) != 1 or len(items) != 1 or modifiers[-1].get("type") != "LIMIT_MODIFIER":
         return False
     by, picked = orders[0]["expression"], items[0]

@@ -14,7 +14,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.read.bounded import walk
-from tidewheel.read.result import Result
+from tidewheel.read.expressions import ROWS
 from tidewheel.sql import clock
 from tidewheel.sql.bounds import bounds_of
 from tidewheel.sql.boxes import Box, around
@@ -27,7 +27,6 @@ from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import conjuncts
 from tidewheel.sql.texts import lone, text_of
 
-_NAME = "t"
 _LONGEST = 20_000
 
 
@@ -37,7 +36,7 @@ def bounded(query: Query, spec: TableSpec) -> Query:
     if not isinstance(text, str) or len(text) > _LONGEST or not _may_say(text, spec):
         return query
     try:
-        tree = tree_of(f"SELECT 1 FROM {_NAME} WHERE ({text}\n)")
+        tree = tree_of(f'SELECT 1 FROM "{ROWS}" WHERE ({text}\n)')
     except QueryError:
         return query
     node = tree.get("node", {}) if isinstance(tree, dict) else {}
@@ -48,7 +47,7 @@ def bounded(query: Query, spec: TableSpec) -> Query:
     if clock.is_asked(walk(condition)):
         text = text_of(lone(clock.fixed(condition, at, names))).removeprefix("SELECT ")
     try:
-        found = sharpened(node, {_NAME: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
+        found = sharpened(node, {ROWS: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
         return replace(_narrowed(query, spec, _box(found, spec)), where=text)
     except RecursionError:  # hundreds of conditions: they are evaluated, and bound nothing
         return replace(query, where=text)
@@ -69,7 +68,7 @@ def _has_more(node: Node) -> bool:
 
 def _box(condition: Node, spec: TableSpec) -> Box:
     """A box around all rows that satisfy it, as far as it is understood."""
-    reader = Reader(_NAME, spec, {})
+    reader = Reader(ROWS, spec, {})
     known = []
     left = [condition]
     while left:
@@ -121,8 +120,4 @@ class _Alone:
     """The table as a statement sees it, with nothing in it."""
 
     spec: TableSpec
-    generation: int = 0
     about: int = 0
-
-    def query(self, query: Query) -> Result:
-        raise NotImplementedError("nothing is read of it")

@@ -79,13 +79,17 @@ def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Col
 
 def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     unreadable = unreadable_text(table, spec.name)
-    if may_hide(table.schema):
-        table = pa.Table.from_batches(map(settled_rows, table.to_batches()), table.schema)
+    table = _settled_table(table)
     chunks = max((c.num_chunks for c in table.columns), default=0)
     if chunks > 1 and table.num_rows < chunks * FEW_ROWS:
         with suppress(pa.ArrowInvalid):  # dictionaries of several chunks may be too large for one: then the chunks stay apart
             table = table.combine_chunks()
     return _named([b for b in table.to_batches(max_chunksize=MOST_ROWS) if b.num_rows], unreadable, spec)
+
+
+def _settled_table(table: pa.Table) -> pa.Table:
+    """A sound table with nothing wild under its nulls."""
+    return pa.Table.from_batches(map(settled_rows, table.to_batches()), table.schema) if may_hide(table.schema) else table
 
 
 def _named(batches: list[pa.RecordBatch], unreadable: frozenset[str], spec: TableSpec) -> list[pa.RecordBatch | Columns]:
@@ -127,7 +131,11 @@ def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
             columns[name] = array
         except UNFIT:  # values of several types under one name
             columns[name] = [None if null else v for v, null in zip(series.tolist(), series.isna().tolist(), strict=True)]
-    unreadable = unreadable_text(pa.table(foreign), spec.name) if foreign else frozenset()
+    unreadable: frozenset[str] = frozenset()
+    if foreign:
+        given = pa.table(foreign)
+        unreadable = unreadable_text(given, spec.name)
+        columns |= dict(zip(foreign, _settled_table(given).columns, strict=True))
     columns = {name: one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for name, one in columns.items()}
     return [Columns(len(frame), columns, unreadable)] if len(frame) else []
 

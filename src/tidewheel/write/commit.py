@@ -12,6 +12,7 @@ A commit also lets go of what nothing is seen of any more (tidy.py); files of ch
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -72,6 +73,10 @@ class _Step:
     commit: Commit
 
 
+class _Keeper:
+    """A caller inside of `Committer.keeping`."""
+
+
 class Committer:
     """Made with the warehouse; its thread runs from `start` to `stop`. Every method may be called from any thread."""
 
@@ -95,8 +100,10 @@ class Committer:
         self._clock = clock
         self._condemn = condemn
         self._look = look
-        self._keeping = 0
-        """So many wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves."""
+        self._keepers: set[weakref.ref[_Keeper]] = set()
+        """Those who wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves.
+
+        A Ctrl-C may come before one has gone from here; then it is gone as soon as nothing holds its frame any more."""
         self._committing = threading.Lock()
         """Held while files appear and a commit is made, so that none is half done when a table is dropped."""
         self._written: SimpleQueue[Written | None] = SimpleQueue()
@@ -281,7 +288,7 @@ class Committer:
     ) -> Change:
         """What the commit of these makes of the version."""
         version = publisher.version
-        if self._keeping:
+        if self._is_keeping():
             publisher.untidy = publisher.untidy or bool(version.hidden or masks)
             return Change(tuple(chunks), masks=masks, hidden=version.hidden.plus(masks))
         return change_of(version, chunks, masks, job.views if job else (), EVERYWHERE if publisher.untidy else None)
@@ -293,7 +300,7 @@ class Committer:
         publisher.committed(commit.generation, step.written.job, change, commit.servers)
         left = [last for last in publisher.removed if last > commit.forget]
         publisher.removed = left + [chunk.record.generation_hi for chunk in gone]
-        publisher.untidy = publisher.untidy and bool(self._keeping)
+        publisher.untidy = publisher.untidy and not change.everywhere
         for chunk in gone:
             self._condemn(chunk)
         publisher.trim_log()
@@ -303,7 +310,7 @@ class Committer:
     def tidy(self, publisher: Publisher) -> None:
         """Let chunks and masks go that nothing needs, wherever they are in a table. If that fails, a later commit does it."""
         with self._committing, suppress(TidewheelError):
-            if publisher.dropped or not publisher.untidy or self._keeping:
+            if publisher.dropped or not publisher.untidy or self._is_keeping():
                 return
             change = self._change(publisher)
             commit = Commit(
@@ -319,15 +326,19 @@ class Committer:
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """While this is held, no chunk and no mask leaves its table: whatever was there at an earlier generation still is."""
-        with self._committing:
-            self._keeping += 1
+        keeper = _Keeper()
+        mine = weakref.ref(keeper)
         try:
+            with self._committing:  # a commit that began before may still let something go
+                self._keepers.add(mine)
             yield
         finally:
-            with self._committing:
-                self._keeping -= 1
+            self._keepers.discard(mine)  # in one step: an interrupt can come behind it, and is none too early
             for publisher in self._tables():  # by the commit thread: no interrupt comes between its commit and its swap
                 self._written.put(Written(publisher, [], tidy=True))
+
+    def _is_keeping(self) -> bool:
+        return any(one() is not None for one in tuple(self._keepers))
 
     def commit_package(self, publisher: Publisher, package: PackageRecord) -> None:
         """Record a package that brought no rows."""

@@ -1,7 +1,7 @@
 """Recovery: bring back the rows that no chunk covers, from the log of an owner that did not close.
 
 Replayed rows get the generation they had, as sealed trees that the flusher then writes like any others; the log's segments go
-when their rows are in chunks. So nothing here changes anything on disk, and a recovery that is killed starts again.
+when their rows are in chunks. So nothing here changes what is on the disk, and a recovery that is killed starts again.
 
 A batch of the log is brought back whole or not at all. One that cannot be read although its checksum is right (an older version may have
 logged what it should have refused) ends the recovery, or with damaged_log="skip" is left out: its segment is kept in the quarantine.
@@ -33,11 +33,18 @@ Step = Callable[[int], None]
 """Told how many bytes of log have been replayed since it was last called."""
 
 
-def recover(publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step) -> TableRecovery | None:
-    """Replay a table's log. Called once, before the table is used; None if there is no log."""
+def recover(
+    publisher: Publisher, files: LocalFiles, coverage: Sequence[Coverage], skip_damage: bool, step: Step, shared: bool = False
+) -> TableRecovery | None:
+    """Replay a table's log. Called once, before the table is used; None if there is no log.
+
+    `shared`: the owner before may live on, and write.
+    """
     covered = Covered(coverage)
     for name in log_reader.segment_names(files, publisher.table.id):
         files.seal(name)  # first: an owner that lives on without knowing of us acknowledges nothing that we have not read
+        if shared:
+            files.renew(name)  # and what it writes all the same, our own successor must not find: it may have come to us since
     contents = read_log(files, publisher.table, fixed_widths(publisher.shape) or (), covered, skip_damage)
     if not contents.segments:
         return None

@@ -28,7 +28,7 @@ from tidewheel.write.packages import Packages
 from tidewheel.write.place import Placed
 from tidewheel.write.publish import Publisher
 from tidewheel.write.rejects import rejects_batch
-from tidewheel.write.soundness import unreadable_text
+from tidewheel.write.soundness import settled_rows, unreadable_text
 
 EXPIRES = 3600.0
 """Seconds after which a slice that nobody committed is dropped: its run is dead."""
@@ -100,6 +100,7 @@ class Streams:
         position = 0
         for batch in batches:
             unreadable = unreadable_text(batch, publisher.spec.name)
+            batch = settled_rows(batch)
             if hidden := unreadable.intersection(HIDDEN):
                 raise InputError(f"table {publisher.spec.name!r}: {min(hidden)} of a dead letter is not UTF-8 text; nothing was staged")
             good, letters = split(batch, position)

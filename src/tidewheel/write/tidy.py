@@ -40,8 +40,9 @@ def change_of(
 
     Only the times where something changes are looked at: those of the new masks, and of new chunks that masks hide. `window` adds others.
     """
+    everywhere = window == EVERYWHERE
     hidden = version.hidden.plus(masks)
-    plain = Change(tuple(add), masks=tuple(masks), hidden=hidden if masks else None)
+    plain = Change(tuple(add), masks=tuple(masks), hidden=hidden if masks else None, everywhere=everywhere)
     new = np.array([chunk.row[_REGION] for chunk in add], np.int64).reshape(-1, 3)
     looked_at = [(mask.time_lo, mask.time_hi) for mask in masks] + ([window] if window else [])
     looked_at += [(int(lo), int(hi)) for generation, lo, hi in new.tolist() if generation <= hidden.top]
@@ -77,6 +78,7 @@ def change_of(
         drop_masks=tuple(mask for mask in version.masks if mask in dropped),
         horizon=horizon,
         hidden=hidden.minus(idle),
+        everywhere=everywhere,
     )  # fmt: skip
 
 
