@@ -56,7 +56,10 @@ OpenCatalog = Callable[[Path], CatalogWriter]
 class LocalEngine:
     """The owner's side of a warehouse."""
 
-    def __init__(self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite) -> None:
+    def __init__(
+        self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, anew: bool = False
+    ) -> None:
+        """`anew`: it was there before, so none is made."""
         self.root = root
         self.settings = settings
         self.clock = Clock()
@@ -68,22 +71,20 @@ class LocalEngine:
         self._condemned: weakref.WeakSet[ChunkLike] = weakref.WeakSet()
         """Chunks that left their table and that something still reads."""
         self.files = LocalFiles(root, disk)
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise StorageError(f"cannot open a warehouse in {root}: {e.strerror or e}") from e
-        owner = lock(root)
+        self._take_place(anew)
+        owner = lock(root, Path(self.files.path("")))
         try:
             self.catalog = open_catalog(root / names.CATALOG)
         except BaseException:
             owner.release()
             raise
         try:
+            self._check_catalog()
             began = self.clock.monotonic()
             before = self.catalog.lease()
             self._lease = owner.take(self.catalog)
             self.epoch = self._lease.epoch
-            self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced)
+            self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced, self._watched)
             self._ranges: RangeFiles | None = None
             self.flusher = Flusher(
                 self.catalog, self.files, self._chunk_maker(), self.epoch, settings, self.clock, self._condemn, self.tenure.look
@@ -109,6 +110,25 @@ class LocalEngine:
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
         self.tenure.start()
 
+    def _take_place(self, anew: bool) -> None:
+        """All that follows is done in the folder that has the name now, whatever has it later: lock, files and catalog belong together."""
+        try:
+            if not anew:
+                self.root.mkdir(parents=True, exist_ok=True)
+            elif not self.root.is_dir():
+                raise StorageError(_gone(self.root))
+        except OSError as e:
+            raise StorageError(f"cannot open a warehouse in {self.root}: {e.strerror or e}") from e
+        self.files.hold()
+        if anew and self.files.regular_size(names.CATALOG) < 0:
+            raise StorageError(_gone(self.root))
+
+    def _check_catalog(self) -> None:
+        """It was opened by its name, which led to another folder if ours was moved meanwhile."""
+        known = self.catalog.identity
+        if known is not None and known != self.files.identity(names.CATALOG):
+            raise FencedError(f"another folder took the place of {self.root} while it was opened; nothing was changed. Open it again")
+
     def _chunk_maker(self) -> MakeChunk:
         """How chunks are read: mapped, or by range through a cache of leaves."""
         if self.settings.map_chunks:
@@ -124,6 +144,9 @@ class LocalEngine:
         """Called once, when this process is not the owner any more. In a thread of its own: whoever noticed may hold any lock."""
         self._leaving = threading.Thread(target=self._stop_owning, name="tidewheel-fenced", daemon=True)
         self._leaving.start()
+
+    def _watched(self) -> None:
+        """Called from time to time, while this process is the owner."""
 
     def _stop_owning(self) -> None:
         """Let everybody who waits know, and everybody who comes."""
@@ -342,6 +365,10 @@ def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
     """Of a chunk that left its table. In another folder that has the place by now, a file of this name may be needed."""
     if lock.is_in_place:
         files.remove(name)
+
+
+def _gone(root: Path) -> str:
+    return f"the warehouse {root} is gone: its folder was deleted, moved or replaced. Put it back, or open another"
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:

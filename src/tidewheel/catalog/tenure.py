@@ -35,10 +35,18 @@ Identity = tuple[int, int]
 
 
 class Tenure:
-    """`on_end` is called once, when it has ended, by the thread that noticed, whatever locks it holds."""
+    """`on_end` is called once, when it has ended, by the thread that noticed, whatever locks it holds. `on_watch` is called by the thread
+    that looks from time to time, after each look, while it lasts; what it raises is nobody's matter."""
 
     def __init__(
-        self, root: Path, lock: OwnerLock, catalog_file: str, catalog: CatalogReader, epoch: int, on_end: Callable[[], None]
+        self,
+        root: Path,
+        lock: OwnerLock,
+        catalog_file: str,
+        catalog: CatalogReader,
+        epoch: int,
+        on_end: Callable[[], None],
+        on_watch: Callable[[], None] = lambda: None,
     ) -> None:
         self.over = ""
         """Why it has ended; empty while it lasts."""
@@ -50,8 +58,9 @@ class Tenure:
         self._catalog = catalog
         self._epoch = epoch
         self._on_end = on_end
+        self._on_watch = on_watch
         name = str(root / catalog_file)
-        self._files: dict[str, Identity | None] = {name: _identity(name), f"{name}-wal": None}
+        self._files: dict[str, Identity | None] = {name: catalog.identity, f"{name}-wal": None}
         """The catalog; what SQLite writes first to is there when something was written, and then for as long as the catalog is open."""
         self._turn = threading.Lock()
         self._stop = Flag()
@@ -71,8 +80,9 @@ class Tenure:
 
     def _watch(self) -> None:
         while not self._stop.wait(EVERY) and not self.over:
-            with suppress(FencedError):
+            with suppress(Exception):  # FencedError: it is over
                 self.look()
+                self._on_watch()
 
     # ---- looking ----------------------------------------------------------------------------------------
 
