@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -73,6 +76,40 @@ def test_a_log_that_was_deleted_while_it_rested_fences(tmp_path: Path) -> None:
         tables[0].insert(some(2, 5))
     with pytest.raises(FencedError):
         wh.close()
+
+
+class Taken(Disk):
+    """Somebody deletes or seals a file in the moment after it was written to."""
+
+    def __init__(self, path: str, how: str) -> None:
+        self.path, self.how = path, how
+        self.written = False
+
+    def append(self, descriptor: int, parts: Sequence[Any]) -> int:
+        done = super().append(descriptor, parts)
+        self.written = True
+        if self.how == "deleted":
+            os.unlink(self.path)
+        elif self.how == "sealed":
+            self.seal(self.path)
+        return done
+
+    def reopen(self, path: str) -> int:
+        if self.written:
+            raise PermissionError(errno.EACCES, "a file that is sealed cannot be opened for writing")
+        return super().reopen(path)
+
+
+@pytest.mark.parametrize("how", ["deleted", "sealed", ""])
+def test_a_log_is_looked_at_while_it_is_held(tmp_path: Path, how: str) -> None:
+    """Of few descriptors, its own may be closed as soon as it has written."""
+    files = LocalFiles(tmp_path)
+    one = files.append("a", b"head")
+    files.disk = files.handles._disk = Taken(str(tmp_path / "a"), how)
+    files.handles.most = 0
+    one.write([b"x"], 1, 4)
+    assert files.handles.count == 0
+    assert one.is_ours == (not how)
 
 
 def test_a_file_waits_for_its_sync_with_an_open_descriptor(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ class Flusher:
         self._files = files
         self._chunk = chunk
         self._condemn = condemn
-        self._keeping = 0
-        """So many wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves."""
+        self._keeping: set[object] = set()
+        """Those who wait for a picture of all tables in which nothing of an earlier moment is missing: meanwhile nothing leaves."""
         self._epoch = epoch
         self._settings = settings
         self._clock = clock
@@ -241,7 +241,8 @@ class Flusher:
         generation = publisher.version.generation
         chunks = [self.chunk(publisher, r) for r in records]  # before the commit: nothing may fail after it
         self._look()  # the folder may be another's
-        change = self._change(publisher, chunks, (written.mask,) if written.mask else (), job)
+        keeping = bool(self._keeping)
+        change = self._change(publisher, keeping, chunks, (written.mask,) if written.mask else (), job)
         forget = publisher.forgettable()
         self._files.appear([r.file for r in records])
         self._catalog.commit(
@@ -254,16 +255,21 @@ class Flusher:
         )  # fmt: skip
         written.records = []  # they are the table's by now: whatever fails from here on, nobody removes them
         self._look()  # the catalog may be another's: then the log is all that is left, and stays
-        self._show(publisher, generation, job, change, forget, servers)
+        self._show(publisher, generation, job, change, forget, keeping, servers)
         publisher.metrics.flushes += len(records)
         publisher.metrics.flush_seconds += self._clock.monotonic() - began
 
     def _change(
-        self, publisher: Publisher, chunks: Sequence[ChunkLike] = (), masks: tuple[MaskRecord, ...] = (), job: FlushJob | None = None
+        self,
+        publisher: Publisher,
+        keeping: bool,
+        chunks: Sequence[ChunkLike] = (),
+        masks: tuple[MaskRecord, ...] = (),
+        job: FlushJob | None = None,
     ) -> Change:
         """What the commit of these makes of the version."""
         version = publisher.version
-        if self._keeping:
+        if keeping:
             publisher.untidy = publisher.untidy or bool(version.hidden or masks)
             return Change(tuple(chunks), masks=masks, hidden=version.hidden.plus(masks))
         return change_of(version, chunks, masks, job.views if job else (), EVERYWHERE if publisher.untidy else None)
@@ -275,13 +281,14 @@ class Flusher:
         job: FlushJob | None,
         change: Change,
         forget: int,
+        keeping: bool,
         servers: tuple[ServerRecord, ...] = (),
     ) -> None:
         """Step 5, and what follows from it: files of chunks that left are condemned, the log is trimmed."""
         gone = [chunk for chunk in (*publisher.version.chunks, *change.add) if chunk.record.id in change.remove] if change.remove else []
         publisher.committed(generation, job, change, servers)
         publisher.removed = [last for last in publisher.removed if last > forget] + [chunk.record.generation_hi for chunk in gone]
-        publisher.untidy = publisher.untidy and bool(self._keeping)
+        publisher.untidy = publisher.untidy and keeping
         for chunk in gone:
             self._condemn(chunk)
         publisher.trim_log()
@@ -291,7 +298,7 @@ class Flusher:
         with self._committing, suppress(TidewheelError):
             if publisher.dropped or not publisher.untidy or self._keeping:
                 return
-            generation, change, forget = publisher.version.generation, self._change(publisher), publisher.forgettable()
+            generation, change, forget = publisher.version.generation, self._change(publisher, False), publisher.forgettable()
             if change or forget:
                 self._look()
                 self._catalog.commit(
@@ -301,18 +308,19 @@ class Flusher:
                     )
                 )  # fmt: skip
                 self._look()
-            self._show(publisher, generation, None, change, forget)
+            self._show(publisher, generation, None, change, forget, False)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """While this is held, no chunk and no mask leaves its table: whatever was there at an earlier generation still is."""
-        with self._committing:
-            self._keeping += 1
+        mine = object()
         try:
+            self._keeping.add(mine)
+            with self._committing:  # a commit that did not know of it is over
+                pass
             yield
         finally:
-            with self._committing:
-                self._keeping -= 1
+            self._keeping.discard(mine)  # first, and in one step: an interrupt can come behind it, and is none too early
             for publisher in self._tables():  # by the commit thread: no interrupt comes between its commit and its swap
                 self._written.put(Written(publisher, [], tidy=True))
 
