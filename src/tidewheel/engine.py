@@ -17,7 +17,7 @@ from typing import TypeVar
 from tidewheel.catalog.lease import OwnerLock, lock
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
-from tidewheel.catalog.tenure import Tenure
+from tidewheel.catalog.tenure import Tenure, check_catalog
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
@@ -79,7 +79,7 @@ class LocalEngine:
             owner.release()
             raise
         try:
-            self._check_catalog()
+            check_catalog(self.catalog, self.files, names.CATALOG)
             began = self.clock.monotonic()
             before = self.catalog.lease()
             self._lease = owner.take(self.catalog)
@@ -122,12 +122,6 @@ class LocalEngine:
         self.files.hold()
         if anew and self.files.regular_size(names.CATALOG) < 0:
             raise StorageError(_gone(self.root))
-
-    def _check_catalog(self) -> None:
-        """It was opened by its name, which led to another folder if ours was moved meanwhile."""
-        known = self.catalog.identity
-        if known is not None and known != self.files.identity(names.CATALOG):
-            raise FencedError(f"another folder took the place of {self.root} while it was opened; nothing was changed. Open it again")
 
     def _chunk_maker(self) -> MakeChunk:
         """How chunks are read: mapped, or by range through a cache of leaves."""

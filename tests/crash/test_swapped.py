@@ -147,7 +147,7 @@ class Cases:
         ("open_sqlite", "Tenure.__init__"),
         ("open_sqlite", "LocalEngine._sweep"),
         ("segment_names", "batch_of"),  # the log of the other has the name of ours
-        ("LocalEngine._check_catalog", "Flusher.start"),
+        ("check_catalog", "Flusher.start"),
         ("Log._writable", "Log.append"),
         ("LocalEngine.close",),
     ],

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tidewheel.catalog.lease import OwnerLock
 from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Flag
 from tidewheel.errors import FencedError, TidewheelError
 
@@ -146,6 +147,13 @@ class Tenure:
             f"this process is not the owner of the warehouse {self._root} any more: {self.over}. What it acknowledged before is in that "
             "folder, if anything is; what this call was to do may be done or not. Close the warehouse here and open it again"
         )
+
+
+def check_catalog(catalog: CatalogReader, files: LocalFiles, name: str) -> None:
+    """Raises FencedError if the catalog is not the one in the folder that is held: it was opened by its name, which leads to another folder
+    if that was moved meanwhile."""
+    if catalog.identity not in (None, files.identity(name)):
+        raise FencedError(f"another folder took the place of {files.root} while it was opened; nothing was changed. Open it again")
 
 
 def _identity(path: str) -> Identity | None:

@@ -304,9 +304,9 @@ class LocalFiles:
         return True
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder if it is empty; else there is nothing to do now."""
+        """Remove a folder if it is empty; else there is nothing to do now. The root itself goes by its name."""
         with suppress(OSError):
-            self.disk.remove_folder(self.path(name))
+            self.disk.remove_folder(self.path(name) if name else str(self.root))
 
     def _discard(self, path: str) -> None:
         """Where this fails, the next open of the warehouse sweeps the file."""
