@@ -17,7 +17,7 @@ from typing import TypeVar
 from tidewheel.catalog.lease import OwnerLock, lock, may_live
 from tidewheel.catalog.protocol import CatalogWriter
 from tidewheel.catalog.sql import open_sqlite
-from tidewheel.catalog.tenure import Tenure
+from tidewheel.catalog.tenure import Tenure, check_catalog
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
@@ -57,7 +57,10 @@ OpenCatalog = Callable[[Path], CatalogWriter]
 class LocalEngine:
     """The owner's side of a warehouse."""
 
-    def __init__(self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite) -> None:
+    def __init__(
+        self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, anew: bool = False
+    ) -> None:
+        """`anew`: it was there before, so none is made."""
         self.root = root
         self.settings = settings
         self.clock = Clock()
@@ -69,22 +72,20 @@ class LocalEngine:
         self._condemned: weakref.WeakSet[ChunkLike] = weakref.WeakSet()
         """Chunks that left their table and that something still reads."""
         self.files = LocalFiles(root, disk)
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise StorageError(f"cannot open a warehouse in {root}: {e.strerror or e}") from e
-        owner = lock(root)
+        self._take_place(anew)
+        owner = lock(root, Path(self.files.path("")))
         try:
             self.catalog = open_catalog(root / names.CATALOG)
         except BaseException:
             owner.release()
             raise
         try:
+            check_catalog(self.catalog, self.files, names.CATALOG)
             began = self.clock.monotonic()
             before = self.catalog.lease()
             self._lease = owner.take(self.catalog)
             self.epoch = self._lease.epoch
-            self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced)
+            self.tenure = Tenure(root, owner, names.CATALOG, self.catalog, self.epoch, self._fenced, self._watched)
             self._ranges: RangeFiles | None = None
             look = self.tenure.look
             self.commits = Committer(self.catalog, self.files, self._chunk_maker(), self.epoch, self.clock, self._condemn, look)
@@ -110,6 +111,19 @@ class LocalEngine:
         self.flusher.start(lambda: [t.publisher for t in list(self._tables.values())])
         self.tenure.start()
 
+    def _take_place(self, anew: bool) -> None:
+        """All that follows is done in the folder that has the name now, whatever has it later: lock, files and catalog belong together."""
+        try:
+            if not anew:
+                self.root.mkdir(parents=True, exist_ok=True)
+            elif not self.root.is_dir():
+                raise StorageError(_gone(self.root))
+        except OSError as e:
+            raise StorageError(f"cannot open a warehouse in {self.root}: {e.strerror or e}") from e
+        self.files.hold()
+        if anew and self.files.regular_size(names.CATALOG) < 0:
+            raise StorageError(_gone(self.root))
+
     def _chunk_maker(self) -> MakeChunk:
         """How chunks are read: mapped, or by range through a cache of leaves."""
         if self.settings.map_chunks:
@@ -125,6 +139,9 @@ class LocalEngine:
         """Called once, when this process is not the owner any more. In a thread of its own: whoever noticed may hold any lock."""
         self._leaving = threading.Thread(target=self._stop_owning, name="tidewheel-fenced", daemon=True)
         self._leaving.start()
+
+    def _watched(self) -> None:
+        """Called from time to time, while this process is the owner."""
 
     def _stop_owning(self) -> None:
         """Let everybody who waits know, and everybody who comes."""
@@ -355,6 +372,10 @@ def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
     """Of a chunk that left its table. In another folder that has the place by now, a file of this name may be needed."""
     if lock.is_in_place:
         files.remove(name)
+
+
+def _gone(root: Path) -> str:
+    return f"the warehouse {root} is gone: its folder was deleted, moved or replaced. Put it back, or open another"
 
 
 def _check_same(there: TableSpec, wanted: TableSpec) -> None:

@@ -23,10 +23,17 @@ class OwnedEngine(LocalEngine):
     listener: Listener | None = None
 
     def __init__(
-        self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, listen: bool = True
+        self,
+        root: Path,
+        settings: Settings,
+        disk: Disk | None = None,
+        open_catalog: OpenCatalog = open_sqlite,
+        listen: bool = True,
+        anew: bool = False,
     ) -> None:
-        super().__init__(root, settings, disk, open_catalog)
-        self.listener = Listener(self, root, self.epoch, busy=self._is_awaited) if listen else None
+        super().__init__(root, settings, disk, open_catalog, anew)
+        place = Path(self.files.path(""))
+        self.listener = Listener(self, root, self.epoch, busy=self._is_awaited, place=place) if listen else None
         if self.listener is not None:
             self.listener.start()
 
@@ -39,6 +46,10 @@ class OwnedEngine(LocalEngine):
 
     def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
         return backup(self, folder, verify, progress)
+
+    def _watched(self) -> None:
+        if self.listener is not None:
+            self.listener.mend()
 
     def _stop_owning(self) -> None:
         super()._stop_owning()

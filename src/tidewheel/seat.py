@@ -15,12 +15,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tidewheel.chunk.names import CATALOG
 from tidewheel.cluster import address
 from tidewheel.cluster.protocol import Engine, TableEngine
 from tidewheel.env import deadline
 from tidewheel.env.workers import workers
-from tidewheel.errors import ClosedError, OwnedError, SettingsError, StorageError, TidewheelError
+from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
 from tidewheel.settings import Settings
 
 _LOOK = 0.01
@@ -172,9 +171,7 @@ def _take(root: Path, settings: Settings | None, anew: bool = False) -> Engine:
 def _own(root: Path, settings: Settings | None, anew: bool) -> Engine:
     from tidewheel.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
 
-    if anew and not (root / CATALOG).exists():
-        raise StorageError(f"the warehouse {root} is gone: its folder was deleted, moved or replaced. Put it back, or open another")
-    return OwnedEngine(root, settings or Settings())
+    return OwnedEngine(root, settings or Settings(), anew=anew)
 
 
 _seats: dict[Path, Seat] = {}

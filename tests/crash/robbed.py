@@ -8,6 +8,8 @@ calls took that were made while it was attached:
     ack NUMBER WHEN       package NUMBER was acknowledged; WHEN is the clock that all processes share, taken when it came
     slow SECONDS WHAT     a call took longer than its timeout and a second
     calls ATTACHED LATE   at the end: calls that were made while attached, and how many of them ended by their timeout
+    opened WHEN HOW       it owns the warehouse now, or is attached
+    met WHEN ERROR        an error that it met, with its message, and with what it came from
 
 An owner that is fenced closes the warehouse and opens it again, as its error says. Packages whose fate is unknown are inserted again.
 """
@@ -41,7 +43,9 @@ class Robbed:
     def open(self) -> tw.Table | None:
         """None where nothing can be opened now: the folder is gone, or an owner hangs."""
         try:
-            self.wh = self.wh or tw.open(self.root)
+            if self.wh is None:
+                self.wh = tw.open(self.root)
+                self.out.write(f"opened {time.monotonic()} {'owns' if self.wh._seat._engine.owns else 'attached'}\n")
             return self.wh.table("t")  # never made here: another warehouse may be in the place of ours
         except (tw.TidewheelError, OSError) as e:
             self.trouble(e)
@@ -49,14 +53,22 @@ class Robbed:
 
     def trouble(self, error: Exception) -> None:
         """Go on where that makes sense; else end, loudly."""
+        self.met(error)
         # CorruptionError: a chunk is not there, because its folder is not
         if isinstance(error, (FencedError, NotFoundError, FormatError, QueryError, CorruptionError)):
             wh, self.wh = self.wh, None
             if wh is not None:
-                with suppress(tw.TidewheelError):
+                try:
                     wh.close()
+                except tw.TidewheelError as e:
+                    self.met(e, "closing: ")
         elif not isinstance(error, LimitError) and not getattr(error, "retryable", True):
             raise error
+
+    def met(self, error: BaseException, doing: str = "") -> None:
+        said, cause = f"{type(error).__name__}: {error}", error.__cause__
+        said += f" <- {type(cause).__name__}: {cause}" if cause is not None else ""
+        self.out.write(f"met {time.monotonic()} {doing}{' '.join(said.split())}\n")
 
     def run(self) -> None:
         table: tw.Table | None = None

@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -35,12 +36,16 @@ TIMEOUT = 1.0
 FLIGHT = 1.0
 """Seconds after a deletion in which an acknowledgement that was given before may still arrive: on a busy machine."""
 
+STORY = 20
+"""So many errors of each process are told when the campaign fails."""
+
 
 class Theft:
     def __init__(self, folder: Path) -> None:
         self.root, self.folder, self.stop = folder / "wh", folder, folder / "stop"
         self.rng = random.Random(SEED)
         self.events: Counter[str] = Counter()
+        self.happened: list[tuple[float, str]] = []
         self.deleted: list[float] = []
         """When the folder was."""
         self.safe: dict[int, set[int]] = {who: set() for who in range(PROCESSES)}
@@ -61,20 +66,32 @@ class Theft:
         return [line.split() for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
     def acknowledged(self, who: int) -> dict[int, float]:
-        return {int(number): float(when) for what, number, when in (line for line in self.said(who) if len(line) == 3) if what == "ack"}
+        return {int(line[1]): float(line[2]) for line in self.said(who) if line[0] == "ack"}
+
+    def story(self) -> str:
+        """What happened of late, to us and to every process, in seconds before now. The same error again and again is one line."""
+        now = time.monotonic()
+        lines = ["", f"TIDEWHEEL_SEED={SEED}", *(f"{when - now:9.2f} s  {name}" for when, name in self.happened[-STORY:])]
+        for who in self.of:
+            told = [(f"{what} {' '.join(words)}", float(when) - now) for what, when, *words in self.said(who) if what in ("met", "opened")]
+            same = [(text, [when for _, when in found]) for text, found in groupby(told, key=lambda one: one[0])]
+            last = max(self.acknowledged(who).values(), default=now)
+            lines.append(f"process {who} ({self.of[who].pid}), last acknowledged {last - now:.2f} s:")
+            lines += [f"{when[0]:9.2f} … {when[-1]:.2f} s, {len(when)} times: {text[:600]}" for text, when in same[-STORY:]]
+        return "\n".join(lines)
 
     def look(self) -> None:
         for who, process in self.of.items():
             if process.poll() is not None:
                 assert process.stderr is not None
-                pytest.fail(f"process {who} ended: {process.stderr.read()[-3000:]}")
+                pytest.fail(f"process {who} ended: {process.stderr.read()[-3000:]}{self.story()}")
 
     def wait_for_rows(self) -> None:
         """Until every process was acknowledged something since now."""
         since = time.monotonic()
         give_up = since + 120
         while not all(max(self.acknowledged(who).values(), default=0.0) > since for who in self.of):
-            assert time.monotonic() < give_up, "not all processes can insert"
+            assert time.monotonic() < give_up, f"not all processes can insert: {self.story()}"
             self.look()
             time.sleep(0.05)
 
@@ -161,6 +178,7 @@ class Theft:
 
     def happen(self, name: str) -> None:
         self.events[name] += 1
+        self.happened.append((time.monotonic(), name))
         getattr(self, name)()
 
     def end(self) -> None:
@@ -206,7 +224,7 @@ def test_nothing_acknowledged_is_lost_with_what_an_owner_loses(tmp_path: Path) -
             kept = {n: 1 for n in theft.acknowledged(who) if n not in theft.safe[who]}
             total += len(theft.acknowledged(who))
             bad = wrong(table.filter(pc.equal(table["who"], who)), kept)
-            assert not bad, f"process {who}: {bad}"
+            assert not bad, f"process {who}: {bad}{theft.story()}"
             slow = [line for line in theft.said(who) if line[0] == "slow"]
             assert not slow, f"process {who}: calls that took too long: {slow[:5]}"
             for line in theft.said(who):

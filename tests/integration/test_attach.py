@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -28,7 +29,7 @@ from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
 from tidewheel.engine import LocalEngine
-from tidewheel.errors import ClosedError, InputError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
+from tidewheel.errors import ClosedError, FencedError, InputError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
@@ -119,6 +120,7 @@ def test_an_owner_that_cannot_listen(root: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_address_of_a_dead_owner(root: Path, owned: OwnedEngine) -> None:
+    owned.tenure.stop()  # which would put its address back
     door = address.read(root)
     assert door is not None
     address.publish(root, Door(door.location.replace("1.sock", "0.sock"), "x" * 32, 1, 0, requests.PROTOCOL))
@@ -126,6 +128,36 @@ def test_the_address_of_a_dead_owner(root: Path, owned: OwnedEngine) -> None:
         attach(root, wait=0.2)
     address.publish(root, door)
     attach(root).close()
+
+
+@pytest.mark.parametrize("taken", ["address.json", "1.sock", ""])
+def test_an_address_that_somebody_takes_away(root: Path, owned: OwnedEngine, taken: str) -> None:
+    """It comes back: without it nobody could attach for as long as the owner lives."""
+    before = attach(root)
+    path = root / "owner" / taken
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    owned._watched()  # as twice a second
+    attach(root, wait=30).close()
+    assert before.tables() == owned.tables()
+    before.close()
+
+
+def test_the_address_of_another_owner_in_the_place_of_ours(root: Path) -> None:
+    """An owner that is late to listen, and whose folder was moved away meanwhile, leaves the address of the next one alone."""
+    late = OwnedEngine(root, Settings(), listen=False)
+    door = server.Listener(late, root, late.epoch, place=Path(late.files.path("")))
+    root.rename(root.with_name("moved"))
+    owner = OwnedEngine(root, Settings())
+    assert listener(owner).wait(60)
+    door.start(0)
+    assert door.wait(60)
+    attach(root).close()
+    door.close()
+    attach(root).close()
+    assert address.read(root.with_name("moved")) is None
+    with pytest.raises(FencedError):
+        late.close()
+    owner.close()
 
 
 def test_only_its_user_may_look(root: Path, owned: OwnedEngine) -> None:

@@ -226,7 +226,7 @@ def test_a_successor_where_locks_mean_nothing(
         table.flush()  # then the next insert begins a segment
     elsewhere = root.with_name("locks")
     elsewhere.mkdir()
-    monkeypatch.setattr("tidewheel.engine.lock", lambda _: lease.lock(elsewhere))
+    monkeypatch.setattr("tidewheel.engine.lock", lambda *_: lease.lock(elsewhere))
     second = engines(root)
     with pytest.raises(FencedError, match="took the lease"):
         table.insert(row(2), None, "error")

@@ -6,6 +6,7 @@ import dataclasses
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tidewheel.catalog import engine
 from tidewheel.catalog.protocol import CatalogReader, CatalogWriter
 from tidewheel.catalog.sql import SqlCatalog, open_sqlite
 from tidewheel.catalog.tables import metadata
@@ -373,6 +375,36 @@ def test_a_damaged_catalog_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"could not read the catalog .*catalog\.db: no such table: servers\. What to do"):
         catalog.servers(1)
     catalog.close()
+
+
+def test_connections_are_to_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that find no connection make one, by the name of the file, which may be another's by then, or become so meanwhile."""
+    ours, away = tmp_path / "ours", tmp_path / "away"
+    for name in ("ours", "theirs", "others"):
+        (tmp_path / name).mkdir()
+        open_sqlite(tmp_path / name / "catalog.db").close()
+    catalog = open_sqlite(ours / "catalog.db")
+    catalog.acquire(1, "here", 0.0)
+
+    ours.rename(away)
+    with catalog._engine.connect():  # the one that was kept is in use
+        with pytest.raises(StorageError, match="another file has its name by now"):
+            catalog.tables()
+        (tmp_path / "theirs").rename(ours)
+        with pytest.raises(StorageError, match="another file has its name by now"):
+            catalog.acquire(2, "here", 0.0)
+    catalog.abandon()
+    with closing(sqlite3.connect(ours / "catalog.db")) as theirs:
+        assert theirs.execute("SELECT epoch FROM leases").fetchone() == (0,)
+
+    def swapped(connection: sqlite3.Connection, prepare: Callable[..., None] = engine._prepare) -> None:
+        prepare(connection)
+        ours.rename(tmp_path / "moved")
+        (tmp_path / "others").rename(ours)
+
+    monkeypatch.setattr(engine, "_prepare", swapped)
+    with pytest.raises(StorageError, match="another file has its name by now"):
+        open_sqlite(ours / "catalog.db")
 
 
 def test_closed_is_closed(tmp_path: Path) -> None:

@@ -8,17 +8,11 @@ passes; the seed is printed.
 from __future__ import annotations
 
 import contextlib
-import dis
-import functools
 import gc
-import os
 import random
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +21,7 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import examples
+from tests.interrupt import Interrupt
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote import RemoteChunk
@@ -36,61 +31,8 @@ from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
 
-OURS = os.path.dirname(tw.__file__) + os.sep
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
 N = 2000
-
-
-LOOKS = {dis.opmap[name] for name in ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD") if name in dis.opmap}
-"""Instructions after which Python looks for signals."""
-
-
-@functools.cache
-def handler(code: CodeType, offset: int) -> int:
-    """Where an exception at an instruction is handled, or -1."""
-    regions = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    return next((r.target for r in regions if r.start <= offset < r.end), -1)
-
-
-class Interrupt:
-    """Runs something and raises KeyboardInterrupt at the n-th point where Python would; counts them if there are fewer."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.seen = 0
-        self.where = ""
-        self._last: dict[FrameType, int] = {}
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        before = sys.gettrace()
-        sys.settrace(self._call)
-        try:
-            return work()
-        finally:
-            sys.settrace(before)
-            self._last.clear()
-
-    def _call(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        frame.f_trace_opcodes = True
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "return":
-            self._last.pop(frame, None)
-        if event == "opcode":
-            code, at = frame.f_code, frame.f_lasti
-            last = self._last.get(frame, -1)
-            self._last[frame] = at
-            # Python raises at the instruction before this one, which must not be another region: a lock's, say
-            if last < 0 or code.co_code[last] not in LOOKS or handler(code, last) != handler(code, at):
-                return self._step
-            self.seen += 1
-            if self.seen == self.at:
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-        return self._step
 
 
 def rows() -> pa.Table:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_what_goes_wrong_with_one_table_is_no_others_matter(
     real, broken = getattr(place, name), True
 
     def fails(*given: Any) -> None:
-        ids = [one.table_id for one in given] if step == "commit" else [int(Path(given[0]).relative_to(engine.root).parts[1])]
+        ids = [one.table_id for one in given] if step == "commit" else [int(Path(given[0]).relative_to(engine.files.path("")).parts[1])]
         if broken and table in ids:
             raise StorageError(f"table {table} is refused") if step == "commit" else OSError(5, "input/output error")
         real(*given)
@@ -199,6 +200,40 @@ def test_a_log_that_was_deleted_while_it_rested_fences(tmp_path: Path) -> None:
         tables[0].insert(some(2, 5))
     with pytest.raises(FencedError):
         wh.close()
+
+
+class Taken(Disk):
+    """Somebody deletes or seals a file in the moment after it was written to."""
+
+    def __init__(self, path: str, how: str) -> None:
+        self.path, self.how = path, how
+        self.written = False
+
+    def append(self, descriptor: int, parts: Sequence[Any]) -> int:
+        done = super().append(descriptor, parts)
+        self.written = True
+        if self.how == "deleted":
+            os.unlink(self.path)
+        elif self.how == "sealed":
+            self.seal(self.path)
+        return done
+
+    def reopen(self, path: str) -> int:
+        if self.written:
+            raise PermissionError(errno.EACCES, "a file that is sealed cannot be opened for writing")
+        return super().reopen(path)
+
+
+@pytest.mark.parametrize("how", ["deleted", "sealed", ""])
+def test_a_log_is_looked_at_while_it_is_held(tmp_path: Path, how: str) -> None:
+    """Of few descriptors, its own may be closed as soon as it has written."""
+    files = LocalFiles(tmp_path)
+    one = files.append("a", b"head")
+    files.disk = files.handles._disk = Taken(str(tmp_path / "a"), how)
+    files.handles.most = 0
+    one.write([b"x"], 1, 4)
+    assert files.handles.count == 0
+    assert one.is_ours == (not how)
 
 
 def test_a_file_waits_for_its_sync_with_an_open_descriptor(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.chunk import names
+from tidewheel.env.disk import Disk
 from tidewheel.errors import FencedError
 from tidewheel.index import hidden
 from tidewheel.index.hidden import Hidden
@@ -262,6 +263,37 @@ def test_a_log_that_could_not_be_removed_is_not_forgotten(tmp_path: Path, monkey
     abandon(wh._engine)
     with tw.open(tmp_path / "wh", settings=SMALL) as again:
         assert marks(again.table("t").query()) == {100: 1}
+
+
+class Syncing(Disk):
+    """Knows which folders were synced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_folder(self, path: str) -> None:
+        super().sync_folder(path)
+        self.synced.append("/".join(path.split("/")[-2:]))
+
+
+def test_the_log_of_an_owner_before_is_gone_for_good_before_chunks_are_forgotten(tmp_path: Path) -> None:
+    """It removed its last segment and died. Until the folder is synced the segment may come back, with rows that only the catalog's
+    memory of removed chunks tells to be old."""
+    root = tmp_path / "wh"
+    first = OwnedEngine(root, SMALL, listen=False)
+    table = first.create(make_spec("t", SCHEMA, time="ts", key="k"), "error")
+    table.insert(rows(0, 99, 1), None, "error")
+    table.flush()
+    with first.still():
+        assert not list((root / "logs/1").iterdir())
+    abandon(first)
+    disk = Syncing()
+    second = OwnedEngine(root, SMALL, disk, listen=False)
+    local = second.table("t")
+    disk.synced.clear()
+    assert local.publisher.log.gone(7) == 7
+    assert disk.synced == ["logs/1"]
+    second.close()
 
 
 def test_packages_of_rows_that_left_are_still_known(wh: tw.Warehouse) -> None:

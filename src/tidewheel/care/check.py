@@ -20,6 +20,7 @@ from tidewheel.care.logs import HeldLog
 from tidewheel.care.stored import Finding, read_chunk
 from tidewheel.catalog.lease import lock
 from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.catalog.tenure import check_catalog
 from tidewheel.catalog.unchanged import unchanged
 from tidewheel.chunk import names
 from tidewheel.env.files import LocalFiles
@@ -71,10 +72,13 @@ def closed(root: Path) -> Iterator[Closed]:
     """The warehouse in a folder, held so that nobody opens it meanwhile. Raises `OwnedError` if somebody has."""
     if not (root / names.CATALOG).is_file():
         raise NotFoundError(f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open")
-    owner = lock(root)
+    files = LocalFiles(root)
+    files.hold()
+    owner = lock(root, Path(files.path("")))
     try:
         with unchanged(root / names.CATALOG) as catalog:
-            yield Closed(LocalFiles(root), catalog)
+            check_catalog(catalog, files, names.CATALOG)
+            yield Closed(files, catalog)
     finally:
         owner.release()
 

@@ -35,6 +35,7 @@ class HeldLog(LocalFiles):
 
     def __init__(self, files: LocalFiles, table: TableRecord) -> None:
         super().__init__(files.root, files.disk)
+        self._files = files
         self.table = table
         self._sizes = {name: files.size(name) for name in segment_names(files, table.id)}
         self._read: dict[str, pa.Buffer] = {}
@@ -42,6 +43,9 @@ class HeldLog(LocalFiles):
     @property
     def bytes(self) -> int:
         return sum(self._sizes.values())
+
+    def path(self, name: str) -> str:
+        return self._files.path(name)
 
     def list(self, folder: str) -> Iterator[str]:
         return iter(self._read)

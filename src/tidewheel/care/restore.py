@@ -45,8 +45,10 @@ def restore(
     )
 
 
-def _check_empty(root: Path) -> None:
-    if root.exists() and (not root.is_dir() or {path.name for path in root.iterdir()} - {LOCK} or (root / LOCK).is_symlink()):
+def _check_empty(root: Path, held: Path | None = None) -> None:
+    """`held`: another path to the folder."""
+    at = held or root
+    if at.exists() and (not at.is_dir() or {path.name for path in at.iterdir()} - {LOCK} or (at / LOCK).is_symlink()):
         raise InputError(f"{root} is not empty: restore into a folder that is missing or empty, and move or delete what is there")
 
 
@@ -70,13 +72,15 @@ def _fill(source: LocalFiles, target: LocalFiles, manifest: Manifest, progress: 
     fresh = not target.root.exists()
     try:
         target.make_root()
-        owner = lock(target.root)  # nobody opens it before it is whole
+        target.hold()
+        held = Path(target.path(""))
+        owner = lock(target.root, held)  # nobody opens it before it is whole
     except BaseException:
         if fresh:
             target.remove_folder("")
         raise
     try:
-        _check_empty(target.root)  # somebody may have been quicker
+        _check_empty(target.root, held)  # somebody may have been quicker
         try:
             _copy_all(source, target, manifest, progress)
         except BaseException:
@@ -109,12 +113,14 @@ def _copy(source: LocalFiles, target: LocalFiles, old: str, new: str, stored: St
     try:
         target.disk.copy(source.path(old), target.path(new) + names.TEMPORARY)
     except OSError as e:
-        raise StorageError(f"cannot restore {source.path(old)} to {target.path(new)}: {e}. Nothing was restored; try again.") from e
+        raise StorageError(
+            f"cannot restore {source.path(old)} to {target.shown(new)}: {e.strerror or e}. Nothing was restored; try again."
+        ) from e
     if digest(target.read(new + names.TEMPORARY)) == stored.xxh3:
         return
     if digest(source.read(old)) != stored.xxh3:
         raise CorruptionError(f"{source.path(old)} is damaged: it is not what was backed up. Nothing was restored; use another backup")
-    raise StorageError(f"{target.path(new)} is not what was written: its disk may be failing. Nothing was restored; use another disk")
+    raise StorageError(f"{target.shown(new)} is not what was written: its disk may be failing. Nothing was restored; use another disk")
 
 
 def _empty(target: LocalFiles, manifest: Manifest, fresh: bool) -> None:

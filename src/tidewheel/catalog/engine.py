@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from tidewheel.catalog.pool import Connections
+from tidewheel.env.memory import keep_for_good
 from tidewheel.errors import FormatError, StorageError
 
 WRITES = "tidewheel_writes"
 """The execution option of connections that will write."""
 
 _BUSY_SECONDS = 10
+
+_ANOTHER = "another file has its name by now"
 
 # What SQLite says, and what a person can do about it.
 _ADVICE = (
@@ -30,20 +33,54 @@ _ADVICE = (
 )
 
 
-def sqlite_engine(path: Path) -> Engine:
+class SqliteFile:
+    """Makes connections to one SQLite file: the one that had its name when the first was made, and no other that has it later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.identity: tuple[int, int] | None = None
+        """Of the file, whatever its name; None before the first connection."""
+
+    def connect(self) -> sqlite3.Connection:
+        before = self._found()
+        if self.identity not in (None, before):
+            raise sqlite3.OperationalError(_ANOTHER)
+        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=_BUSY_SECONDS)
+        try:
+            _prepare(connection)  # which opens all files that it will use
+            after = self._found()
+            if before not in (None, after):
+                raise sqlite3.OperationalError(_ANOTHER)
+        except BaseException:
+            if before in (None, self._found()):
+                connection.close()
+            else:
+                keep_for_good(connection)  # its files may be of two folders: to close it could write to either
+            raise
+        self.identity = after
+        return connection
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def sqlite_engine(file: SqliteFile) -> Engine:
     """An engine over one SQLite file, for any number of threads: each call borrows a connection of its own."""
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
+        URL.create("sqlite", database=file.path),
         poolclass=Connections,
         max_overflow=-1,  # a thread never waits for a connection
-        connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
+        creator=file.connect,
     )
-    event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def _prepare(connection: Any, _: Any) -> None:
+def _prepare(connection: sqlite3.Connection) -> None:
     connection.isolation_level = None  # the driver would begin transactions by its own rules, and not before DDL
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
         raise sqlite3.OperationalError("this file system cannot hold a write-ahead log; put the warehouse on a local disk")

@@ -104,13 +104,18 @@ def take(root: Path, catalog: CatalogWriter) -> HeldLease:
     return lock(root).take(catalog)
 
 
-def lock(root: Path) -> OwnerLock:
-    """Take the lock of the warehouse at `root`, or raise `OwnedError` that names its holder."""
+def lock(root: Path, held: Path | None = None) -> OwnerLock:
+    """Take the lock of the warehouse at `root`, or raise `OwnedError` that names its holder.
+
+    `held` is another path to the same folder (`LocalFiles.hold`): if another folder has the root's name by now, ours is locked, and the
+    lock is not in place.
+    """
     path = Path(root) / FILE
+    found = Path(held or root) / FILE
     deadline = time.monotonic() + _NAMING_SECONDS
     while True:
         try:
-            fd = _try_lock(path)
+            fd = _try_lock(found)
         except OSError as e:
             raise StorageError(
                 f"could not lock {path}: {e.strerror or e}. What to do: check that the folder is there, that this user may write in it, "
@@ -118,7 +123,7 @@ def lock(root: Path) -> OwnerLock:
             ) from e
         if fd is not None:
             return OwnerLock(path, fd)
-        holder = _holder(path)
+        holder = _holder(found)
         if _alive(holder) or time.monotonic() > deadline:
             raise OwnedError(_owned(path, holder))
         time.sleep(0.01)

@@ -28,6 +28,11 @@ from tidewheel.model.schema import TableSpec
 class CatalogReader(Protocol):
     """Reads. An unknown table id has no chunks, masks, servers or partitions; it is not an error."""
 
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """The device and inode of the file that is read and written, whatever has its name by now; None if it is no file."""
+        ...
+
     def tables(self) -> list[TableRecord]:
         """Every table, in the order of creation."""
         ...

@@ -17,7 +17,7 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, Engine, bindparam, delete, func, insert, select, update
 
 from tidewheel.catalog import copies, rows
-from tidewheel.catalog.engine import WRITES, sqlite_engine, storage_errors
+from tidewheel.catalog.engine import WRITES, SqliteFile, sqlite_engine, storage_errors
 from tidewheel.catalog.migrations import upgrade
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables, warehouse
 from tidewheel.env.memory import keep_for_good
@@ -48,8 +48,8 @@ def open_sqlite(path: str | Path) -> SqlCatalog:
 
     An upgrade would pull the tables from under a live owner of an older version: hold `lease.lock` first.
     """
-    path = Path(path).absolute()
-    return SqlCatalog(sqlite_engine(path), str(path))
+    file = SqliteFile(Path(path).absolute())
+    return SqlCatalog(sqlite_engine(file), file)
 
 
 _AT_ONCE = 500
@@ -60,10 +60,11 @@ BATCHES_KEPT = 1000
 
 
 class SqlCatalog:
-    """A `CatalogWriter`. Owns its engine: `close` disposes of it. `where` names the database in messages."""
+    """A `CatalogWriter`. Owns its engine: `close` disposes of it."""
 
-    def __init__(self, engine: Engine, where: str) -> None:
-        self.where = where
+    def __init__(self, engine: Engine, file: SqliteFile) -> None:
+        self.where = where = file.path
+        """Names the database in messages."""
         self._engine = engine
         # One snapshot for all statements of a reading transaction: SQLite gives it, PostgreSQL must be asked.
         isolated = engine.dialect.name == "postgresql"
@@ -79,6 +80,8 @@ class SqlCatalog:
         except BaseException:
             engine.dispose()
             raise
+        self.identity = file.identity
+        """Of the file that is read and written, whatever has its name by now."""
 
     def close(self) -> None:
         with self._turn:

@@ -26,6 +26,7 @@ from pathlib import Path
 from tidewheel.catalog.lease import OwnerLock
 from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.env.disk import Identity, identity_of
+from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Flag
 from tidewheel.errors import FencedError, TidewheelError
 
@@ -34,10 +35,18 @@ EVERY = 0.5
 
 
 class Tenure:
-    """`on_end` is called once, when it has ended, by the thread that noticed, whatever locks it holds."""
+    """`on_end` is called once, when it has ended, by the thread that noticed, whatever locks it holds. `on_watch` is called by the thread
+    that looks from time to time, after each look, while it lasts; what it raises is nobody's matter."""
 
     def __init__(
-        self, root: Path, lock: OwnerLock, catalog_file: str, catalog: CatalogReader, epoch: int, on_end: Callable[[], None]
+        self,
+        root: Path,
+        lock: OwnerLock,
+        catalog_file: str,
+        catalog: CatalogReader,
+        epoch: int,
+        on_end: Callable[[], None],
+        on_watch: Callable[[], None] = lambda: None,
     ) -> None:
         self.over = ""
         """Why it has ended; empty while it lasts."""
@@ -49,8 +58,9 @@ class Tenure:
         self._catalog = catalog
         self._epoch = epoch
         self._on_end = on_end
+        self._on_watch = on_watch
         name = str(root / catalog_file)
-        self._files: dict[str, Identity | None] = {name: _identity(name), f"{name}-wal": None}
+        self._files: dict[str, Identity | None] = {name: catalog.identity, f"{name}-wal": None}
         """The catalog; what SQLite writes first to is there when something was written, and then for as long as the catalog is open."""
         self._turn = threading.Lock()
         self._stop = Flag()
@@ -70,8 +80,9 @@ class Tenure:
 
     def _watch(self) -> None:
         while not self._stop.wait(EVERY) and not self.over:
-            with suppress(FencedError):
+            with suppress(Exception):  # FencedError: it is over
                 self.look()
+                self._on_watch()
 
     # ---- looking ----------------------------------------------------------------------------------------
 
@@ -135,6 +146,13 @@ class Tenure:
             f"this process is not the owner of the warehouse {self._root} any more: {self.over}. What it acknowledged before is in that "
             "folder, if anything is; what this call was to do may be done or not. Close the warehouse here and open it again"
         )
+
+
+def check_catalog(catalog: CatalogReader, files: LocalFiles, name: str) -> None:
+    """Raises FencedError if the catalog is not the one in the folder that is held: it was opened by its name, which leads to another folder
+    if that was moved meanwhile."""
+    if catalog.identity not in (None, files.identity(name)):
+        raise FencedError(f"another folder took the place of {files.root} while it was opened; nothing was changed. Open it again")
 
 
 def _identity(path: str) -> Identity | None:

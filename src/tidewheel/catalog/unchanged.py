@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tidewheel.catalog import migrations
+from tidewheel.catalog.engine import SqliteFile
 from tidewheel.catalog.sql import SqlCatalog, open_sqlite
 
 
@@ -24,10 +25,11 @@ def unchanged(path: Path) -> Iterator[SqlCatalog]:
         return
     with tempfile.TemporaryDirectory(prefix="tidewheel-") as folder:
         copy = Path(folder) / path.name
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        file = SqliteFile(path)
+        with closing(file.connect()) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
         with closing(open_sqlite(copy)) as catalog:
-            catalog.where = str(path)
+            catalog.where, catalog.identity = str(path), file.identity
             yield catalog
 
 

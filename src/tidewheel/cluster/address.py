@@ -2,7 +2,8 @@
 
 root/owner/               only the owner's user may look into it
   address.json            written when the owner listens, removed when it closes; of a dead owner it may stay
-  <epoch>.sock            the socket, unless its path would be too long: then the owner listens on a loopback port
+  <epoch>.sock            the socket, unless its path would be too long: then the owner listens on a loopback port. Had it to be made
+                          again, because somebody removed it, it is <epoch>-1.sock, and so on
   owner.log               what a detached owner had to say (cluster/summon.py)
 
 The address says nothing about whether the owner lives. The lock does (catalog/lease.py); `is_owned` looks at it without taking it.
@@ -76,9 +77,12 @@ def make_folder(root: Path) -> Path:
     return path
 
 
-def socket_path(root: Path, epoch: int) -> Path | None:
-    """Where the owner's socket belongs; None if there cannot be one: the path is too long, or Flight would read it wrongly."""
-    path = folder(root) / f"{epoch}.sock"
+def socket_path(root: Path, epoch: int, again: int = 0) -> Path | None:
+    """Where the owner's socket belongs; None if there cannot be one: the path is too long, or Flight would read it wrongly.
+
+    `again`: how often it had to be made again.
+    """
+    path = folder(root) / (f"{epoch}-{again}.sock" if again else f"{epoch}.sock")
     if len(os.fsencode(path)) > _LONGEST or any(c in "%#?" for c in str(path)):
         return None
     try:

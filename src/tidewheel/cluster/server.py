@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +39,22 @@ _listening: set[Listener] = set()
 class Listener:
     """Lets other processes use an engine. `start` returns at once; `close` may be called at any time, and returns soon.
 
-    `busy` says whether the engine holds something that nobody here knows of, such as staged rows or pinned versions.
+    `busy` says whether the engine holds something that nobody here knows of, such as staged rows or pinned versions. `place` is a path to
+    the folder that is owned, whatever has the root's name later (`LocalFiles.hold`): no other owner's address is touched.
     """
 
     def __init__(
-        self, engine: Engine, root: Path, epoch: int, *, tcp: Address | None = None, busy: Callable[[], bool] | None = None
+        self,
+        engine: Engine,
+        root: Path,
+        epoch: int,
+        *,
+        tcp: Address | None = None,
+        busy: Callable[[], bool] | None = None,
+        place: Path | None = None,
     ) -> None:
         self.root = root
+        self._place = place or root
         self.token = address.new_token()
         self.location = ""
         """Where it listens, as Arrow Flight writes it; empty until it does."""
@@ -60,6 +70,13 @@ class Listener:
         self._go = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
+        self._turn = threading.Lock()
+        """Held while the address is made or removed."""
+        self._door: Door | None = None
+        """The address, once it was told."""
+        self._socket: tuple[Path, os.stat_result | None] | None = None
+        """Where the socket lies, if there is one, and what it was when it was made."""
+        self._again = 0
         self._services: list[tuple[Service, str | int]] = []
         self._traffic: Traffic | None = None
         self._handlers: Handlers | None = None
@@ -95,7 +112,8 @@ class Listener:
             return
         thread.join()
         try:
-            address.withdraw(self.root, self.token)
+            with self._turn:
+                address.withdraw(self._place, self.token)
             if self._traffic is not None:
                 self._traffic.close(PATIENCE)
         finally:  # also if somebody has no patience at all
@@ -105,14 +123,29 @@ class Listener:
                 _shut_down(service, name)
             sockets.forget(self)
 
+    def mend(self) -> None:
+        """Make the address and the socket again if somebody took them away: a person who tidied up, or an owner before this one that was
+        late to notice that it is none. Without them nobody could attach until this owner closes. To be called from time to time."""
+        with self._turn:
+            if self._door is None or self._closing.is_set():
+                return
+            if self._socket is not None and not _is_there(*self._socket):
+                self._again += 1
+                address.make_folder(self._place)
+                self.location = self._serve_here()
+                self._door = replace(self._door, location=self.location)
+            if address.read(self._place) != self._door:
+                address.make_folder(self._place)
+                address.publish(self._place, self._door)
+
     # ---- in its thread ----------------------------------------------------------------------------------
 
     def _listen(self, delay: float) -> None:
         try:
             self._go.wait(delay)
             if not self._closing.is_set():
-                address.make_folder(self.root)
-                address.sweep(self.root)
+                address.make_folder(self._place)
+                address.sweep(self._place)
                 if sockets.forked():
                     raise OwnedError(sockets.FORKED)
                 self._open()
@@ -120,7 +153,7 @@ class Listener:
             self.failure = e
             with suppress(Exception):
                 why = str(e) if isinstance(e, OwnedError) else f"{type(e).__name__}: {e}"
-                address.publish(self.root, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, why))
+                address.publish(self._place, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, why))
         finally:
             self._ready.set()
 
@@ -132,15 +165,19 @@ class Listener:
         self.location = self._serve_here()
         if self._tcp is not None:
             self.tcp_location = self._serve(self._tcp)
-        address.publish(self.root, Door(self.location, self.token, os.getpid(), self._epoch, PROTOCOL))
+        self._door = Door(self.location, self.token, os.getpid(), self._epoch, PROTOCOL)
+        address.publish(self._place, self._door)
 
     def _serve_here(self) -> str:
         """For this machine alone: a socket, or a port of the loopback where there can be no socket."""
-        path = address.socket_path(self.root, self._epoch)
+        path = address.socket_path(self.root, self._epoch, self._again)
         if path is None:
+            self._socket = None
             return self._serve(Address())
         location = address.unix_location(path)
         self._add(location, None, str(path))
+        ours = address.folder(self._place) / path.name  # if it is not there, it was made in another folder, that has the name now
+        self._socket = ours, _look_at(ours)
         return location
 
     def _serve(self, at: Address) -> str:
@@ -164,6 +201,17 @@ class Listener:
         sockets.track(service, at)
         self._services.append((service, at))
         return service
+
+
+def _look_at(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
+def _is_there(path: Path, made: os.stat_result | None) -> bool:
+    found = _look_at(path)
+    return found is not None and made is not None and os.path.samestat(found, made)
 
 
 def _close_all() -> None:

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -106,6 +107,19 @@ class Disk:
         os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)
 
     # ---- names --------------------------------------------------------------------------------------------
+
+    def hold(self, path: str) -> tuple[str, int | None]:
+        """A path to this very folder, whatever has its name later, for as long as the descriptor is open.
+
+        Where the system has no such paths it is the one that was given, and there is no descriptor.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held = f"/proc/self/fd/{descriptor}"
+        with suppress(OSError):
+            if os.path.samestat(os.stat(held), os.fstat(descriptor)):
+                return held, descriptor
+        os.close(descriptor)
+        return path, None
 
     def make_folder(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

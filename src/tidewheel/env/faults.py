@@ -268,6 +268,10 @@ class FaultyDisk(Disk):
 
     # ---- names --------------------------------------------------------------------------------------------
 
+    def hold(self, path: str) -> tuple[str, int | None]:
+        """The platter knows files by their paths, and nobody takes this folder away."""
+        return path, None
+
     def make_folder(self, path: str) -> None:
         def act() -> None:
             missing = []

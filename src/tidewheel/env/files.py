@@ -38,15 +38,33 @@ class LocalFiles:
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
+        self._place = str(root)
         self.disk = disk or Disk()
         self.handles = Handles(self.disk)
         self.unfinished: set[str] = set()
         """Files that are written and have neither appeared nor been removed yet; on the disk they have their temporary names."""
 
+    def hold(self) -> None:
+        """From here on these are the files of the folder that has the root's name now, also when another folder has it.
+
+        So whoever reads some files and then removes others does both in one folder, or fails. Not on macOS, which has no paths to folders
+        that are held open: there a look just before (`Tenure.look`) is all there is.
+        """
+        try:
+            self._place, descriptor = self.disk.hold(str(self.root))
+        except OSError as e:
+            raise StorageError(f"cannot open the folder {self.root}: {why(e)}") from e
+        if descriptor is not None:  # closed with the last who may use it: its number may be another's after, and paths would lead there
+            weakref.finalize(self, os.close, descriptor).atexit = False
+
     def path(self, name: str) -> str:
-        """Where a file of that name lies: inside of the root, whoever gave the name."""
+        """Where a file of that name lies: inside of the root, whoever gave the name. To use, not to show: see `shown`."""
         if name.startswith(os.sep) or ".." in name.split(os.sep) or "\0" in name:
             raise CorruptionError(f"{name!r} is not the name of a file in {self.root}; nothing was read or changed")
+        return os.path.join(self._place, name)
+
+    def shown(self, name: str) -> str:
+        """The path for people."""
         return os.path.join(self.root, name)
 
     def make_root(self) -> None:
@@ -57,16 +75,16 @@ class LocalFiles:
             for path in made:
                 self.disk.sync_folder(str(path.parent))
         except OSError as e:
-            raise StorageError(f"cannot make folder {self.root}: {why(e)}") from e
+            raise StorageError(f"cannot make folder {self.root}: {self._why(e)}") from e
 
     def make_folder(self, name: str) -> None:
         """Below the root, which must be there: one that was deleted or moved is not made anew."""
-        if name and not self.root.is_dir():
-            raise StorageError(f"cannot make folder {self.path(name)}: {self.root} is not there any more")
+        if name and not os.path.isdir(self._place):
+            raise StorageError(f"cannot make folder {self.shown(name)}: {self.root} is not there any more")
         try:
             self.disk.make_folder(self.path(name))
         except OSError as e:
-            raise StorageError(f"cannot make folder {self.path(name)}: {why(e)}") from e
+            raise StorageError(f"cannot make folder {self.shown(name)}: {self._why(e)}") from e
 
     def write(self, name: str, write: Callable[[Any], None]) -> int:
         """Write a new file under its temporary name; `appear` gives it its own. Returns its size.
@@ -153,10 +171,15 @@ class LocalFiles:
             raise
         return appender
 
+    def _why(self, e: OSError) -> str:
+        return why(e).replace(self._place, str(self.root))
+
     def _cannot_write(self, name: str, e: OSError) -> StorageError:
         if e.errno in (errno.EMFILE, errno.ENFILE):
-            return StorageError(f"cannot write {self.path(name)}: {why(e)}. Nothing was lost.")
-        return StorageError(f"cannot write {self.path(name)}: {e}. Nothing was lost; free some space or mend the disk, then try again.")
+            return StorageError(f"cannot write {self.shown(name)}: {self._why(e)}. Nothing was lost.")
+        return StorageError(
+            f"cannot write {self.shown(name)}: {self._why(e)}. Nothing was lost; free some space or mend the disk, then try again."
+        )
 
     def seal(self, name: str) -> None:
         """Whoever appends to this file, and thinks that it may, finds that it may not before it acknowledges another record.
@@ -187,7 +210,7 @@ class LocalFiles:
         try:
             return os.stat(self.path(name)).st_size
         except OSError as e:
-            raise StorageError(f"cannot read {self.path(name)}: {why(e)}") from e
+            raise StorageError(f"cannot read {self.shown(name)}: {self._why(e)}") from e
 
     def regular_size(self, name: str) -> int:
         """The size of a file that is one: not a link, a folder or a pipe, and in no folder that is a link. Else -1."""
@@ -209,28 +232,28 @@ class LocalFiles:
             with pa.OSFile(self.path(name), "rb") as file:
                 return file.read_buffer()
         except OSError as e:
-            raise StorageError(f"cannot read {self.path(name)}: {why(e)}") from e
+            raise StorageError(f"cannot read {self.shown(name)}: {self._why(e)}") from e
 
     def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
         """The whole file, mapped. Its size is checked first: reading behind the end of a mapped file kills the process."""
-        path = self.path(name) + (TEMPORARY if temporary else "")
+        path, shown = (base + (TEMPORARY if temporary else "") for base in (self.path(name), self.shown(name)))
         try:
             found = os.stat(path).st_size
             if found != size:
-                raise CorruptionError(f"{path} has {found} bytes, the catalog says {size}: restore the file from a backup")
+                raise CorruptionError(f"{shown} has {found} bytes, the catalog says {size}: restore the file from a backup")
             if not size:
                 return pa.py_buffer(b"")
             with pa.memory_map(path) as mapped:  # the mapping outlives the open file, which would cost a descriptor per chunk
                 return mapped.read_buffer(size)
         except FileNotFoundError as e:
-            raise CorruptionError(f"{path} is missing: restore the file from a backup") from e
+            raise CorruptionError(f"{shown} is missing: restore the file from a backup") from e
         except OSError as e:
             if e.errno == errno.ENOMEM or "cannot allocate memory" in str(e).lower():
                 raise NoMappingError(
-                    f"cannot map {path}: the system gives this process no more mappings (on Linux vm.max_map_count, 65530 unless changed). "
-                    "Lower Settings(mapped_chunks=…), or raise the limit with `sysctl vm.max_map_count=…`"
+                    f"cannot map {shown}: the system gives this process no more mappings (on Linux vm.max_map_count, 65530 unless "
+                    "changed). Lower Settings(mapped_chunks=…), or raise the limit with `sysctl vm.max_map_count=…`"
                 ) from e
-            raise StorageError(f"cannot read {path}: {why(e)}") from e
+            raise StorageError(f"cannot read {shown}: {self._why(e)}") from e
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """The bytes at each (offset, size) of a file, without mapping it."""
@@ -242,20 +265,20 @@ class LocalFiles:
             finally:
                 os.close(descriptor)
         except FileNotFoundError as e:
-            raise CorruptionError(f"{path} is missing: restore the file from a backup") from e
+            raise CorruptionError(f"{self.shown(name)} is missing: restore the file from a backup") from e
         except OSError as e:
-            raise StorageError(f"cannot read {path}: {why(e)}") from e
+            raise StorageError(f"cannot read {self.shown(name)}: {self._why(e)}") from e
         for part, (offset, size) in zip(parts, ranges, strict=True):
             if len(part) != size:
                 raise CorruptionError(
-                    f"{path} ends at byte {offset + len(part)}, not behind {offset + size}: restore the file from a backup"
+                    f"{self.shown(name)} ends at byte {offset + len(part)}, not behind {offset + size}: restore the file from a backup"
                 )
         return [memoryview(part) for part in parts]
 
     def list(self, folder: str) -> Iterator[str]:
         """The names of all files below a folder."""
         for path in self.disk.walk(self.path(folder)):
-            yield os.path.relpath(path, self.root)
+            yield os.path.relpath(path, self._place)
 
     def move(self, name: str, new: str, sync: bool = True) -> None:
         """Give a file another name, in a folder that is made if need be; both names are on the disk as they should be after.
@@ -268,7 +291,7 @@ class LocalFiles:
             for folder in (os.path.dirname(new), os.path.dirname(name)) if sync else ():
                 self.disk.sync_folder(self.path(folder))
         except OSError as e:
-            raise StorageError(f"cannot move {self.path(name)} to {self.path(new)}: {e}") from e
+            raise StorageError(f"cannot move {self.shown(name)} to {self.shown(new)}: {self._why(e)}") from e
 
     def keep(self, name: str, new: str) -> None:
         """Give a file that nobody writes to any more a second name, in a folder that is made if need be."""
@@ -276,11 +299,18 @@ class LocalFiles:
             self.disk.make_folder(os.path.dirname(self.path(new)))
             self.disk.link(self.path(name), self.path(new))
         except OSError as e:
-            raise StorageError(f"cannot keep {self.path(name)} as {self.path(new)}: {e}") from e
+            raise StorageError(f"cannot keep {self.shown(name)} as {self.shown(new)}: {self._why(e)}") from e
 
     def adopt(self, name: str) -> None:
         """Another process wrote this file, under its temporary name: from here on it is as if it had been written here."""
         self.unfinished.add(name)
+
+    def identity(self, name: str) -> tuple[int, int] | None:
+        """Which file has this name: the same for a file that was moved, another for one that took its place. None if there is none."""
+        with suppress(OSError):
+            found = os.stat(self.path(name))
+            return found.st_dev, found.st_ino
+        return None
 
     def modified(self, name: str) -> float:
         """When a file or folder was last written to, in seconds since 1970; 0 if it is gone."""
@@ -308,9 +338,9 @@ class LocalFiles:
         return True
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder if it is empty; else there is nothing to do now."""
+        """Remove a folder if it is empty; else there is nothing to do now. The root itself goes by its name."""
         with suppress(OSError):
-            self.disk.remove_folder(self.path(name))
+            self.disk.remove_folder(self.path(name) if name else str(self.root))
 
     def _discard(self, path: str) -> None:
         """Where this fails, the next open of the warehouse sweeps the file."""

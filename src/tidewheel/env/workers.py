@@ -54,18 +54,21 @@ class Line:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._end = end
-        self.whole = True
+        self._sent = self._received = True
+        """The last message that was begun came to its end."""
+
+    @property
+    def whole(self) -> bool:
         """No message was left off in the middle: what comes next begins one."""
+        return self._sent and self._received
 
     def send(self, kind: int, number: int = 0, data: Any = b"", check: Callable[[], None] | None = None) -> None:
         """`check` is called while it waits, and may raise."""
         body = memoryview(data).cast("B")
-        try:
-            self._send(memoryview(_HEAD.pack(kind, number, len(body))), check)
-            self._send(body, check)
-        except BaseException:
-            self.whole = False
-            raise
+        self._sent = False
+        self._send(memoryview(_HEAD.pack(kind, number, len(body))), check)
+        self._send(body, check)
+        self._sent = True
 
     def _send(self, left: memoryview, check: Callable[[], None] | None) -> None:
         while left:
@@ -81,18 +84,16 @@ class Line:
         head = bytearray(_HEAD.size)
         self._receive(memoryview(head), check)
         kind, number, size = _HEAD.unpack(head)
-        try:
-            data = make(size)
-            self._receive(memoryview(data).cast("B"), check)
-        except BaseException:
-            self.whole = False
-            raise
+        data = make(size)
+        self._receive(memoryview(data).cast("B"), check)
+        self._received = True
         return kind, number, data
 
     def _receive(self, into: memoryview, check: Callable[[], None] | None) -> None:
         while into:
             try:
                 took = self._end.recv_into(into)
+                self._received = False
             except BlockingIOError:
                 self._wait(select.POLLIN, check)
                 continue

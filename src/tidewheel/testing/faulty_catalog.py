@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidewheel.catalog.engine import sqlite_engine
+from tidewheel.catalog.engine import SqliteFile, sqlite_engine
 from tidewheel.catalog.sql import SqlCatalog
 from tidewheel.env.faults import CRASHES, Fault, FaultyDisk
 from tidewheel.errors import StorageError
@@ -25,11 +25,12 @@ class FaultyCatalog(SqlCatalog):
 
     def __init__(self, path: Path, disk: FaultyDisk) -> None:
         self._disk = disk
-        engine = sqlite_engine(path)
+        file = SqliteFile(path)
+        engine = sqlite_engine(file)
         # thousands of catalogs are opened in a test: let them compile each statement once
         _compiled.setdefault("dialect", engine.dialect)
         engine.dialect, engine._compiled_cache = _compiled["dialect"], _compiled.setdefault("cache", engine._compiled_cache)
-        super().__init__(engine, str(path))
+        super().__init__(engine, file)
 
     def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
         return self._operation("create_table", lambda: super(FaultyCatalog, self).create_table(spec, epoch))

@@ -234,8 +234,9 @@ class Committer:
         for one in group if group[0].failure is None else ():
             with _failing([one]):
                 steps.append(self._prepare(one))
-        for step, failure in zip(steps, self._files.appear_each([[r.file for r in step.commit.add] for step in steps]), strict=True):
-            step.written.failure = failure
+        with _failing([step.written for step in steps]):
+            for step, failure in zip(steps, self._files.appear_each([[r.file for r in step.commit.add] for step in steps]), strict=True):
+                step.written.failure = failure
         steps = _going(steps)
         self._register(steps)
         steps = _going(steps)

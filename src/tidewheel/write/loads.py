@@ -122,7 +122,7 @@ class Loads:
             except WrongValueError as e:
                 raise InputError(f"load {job} of table {self._publisher.spec.name!r}: {e}. Nothing was changed; load again") from e
             if self._files.regular_size(record.file + names.TEMPORARY) != record.bytes:
-                raise InputError(f"load {job}: {self._files.path(record.file)} is not the file that its task wrote. Nothing was changed")
+                raise InputError(f"load {job}: {self._files.shown(record.file)} is not the file that its task wrote. Nothing was changed")
         if written.rows != sum(record.rows for record in written.chunks):
             raise InputError(f"load {job} of table {self._publisher.spec.name!r} was told of {written.rows!r} rows, its chunks have others")
 

@@ -150,13 +150,13 @@ class Log:
                 if file.torn:
                     self._torn = number
                 if file.gone:
-                    raise FencedError(f"{self._files.path(segment.name)} was deleted, or read by the next owner") from e
+                    raise FencedError(f"{self._files.shown(segment.name)} was deleted, or read by the next owner") from e
                 raise
             segment.last = generation
             self._at = number + len(entries), end + size
             self.bytes += size
             if not file.is_ours:  # after the write: whoever reads it from now on finds this record
-                raise FencedError(f"{self._files.path(segment.name)} was deleted, or read by the next owner")
+                raise FencedError(f"{self._files.shown(segment.name)} was deleted, or read by the next owner")
             return self._at[0]
 
     def _writable(self) -> _Segment:

@@ -112,7 +112,7 @@ def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], cover
         segment = read_segment(buffer, widths)
         if segment.head is not None and segment.head.fields != table.spec.field_ids:
             raise FormatError(
-                f"{files.path(name)} was written for other columns of table {table.spec.name!r}: use the Tidewheel that wrote it"
+                f"{files.shown(name)} was written for other columns of table {table.spec.name!r}: use the Tidewheel that wrote it"
             )
         found.append(_Found(name, buffer, segment))
         contents.bytes += buffer.size
@@ -199,7 +199,7 @@ class _Reader:
         return False
 
     def _corrupt(self, name: str, offset: int, what: str) -> None:
-        message = f"log segment {self.files.path(name)} is damaged at byte {offset}: {what}"
+        message = f"log segment {self.files.shown(name)} is damaged at byte {offset}: {what}"
         if not self.skip:
             raise CorruptionError(f"{message}. {OR_SKIP}")
         self.contents.damage.append(message)
