@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from tests.conftest import examples
 from tidewheel.index.hidden import NOTHING, Hidden, Matrix
@@ -115,3 +117,22 @@ def check_idle(seed: int) -> None:
                 for t in range(p[TMIN], p[TMAX] + 1)
             )
             assert needed or greatest or alike
+
+
+def test_a_mask_that_comes_or_goes_costs_no_step_for_each_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = [MaskRecord(10 * n, 10 * n + 3, n, "replace") for n in range(100)]
+    all_, new = Hidden(masks), MaskRecord(500, 500, 100, "replace")
+    want = Hidden([*masks[:7], *masks[8:], new]).steps
+    assert len(all_.steps[0]) == 201
+    init = Hidden.__init__
+
+    def none_at_all(self: Hidden, records: Iterable[MaskRecord] = ()) -> None:
+        assert not tuple(records), "all masks are looked at again"
+        init(self)
+
+    monkeypatch.setattr(Hidden, "__init__", none_at_all)
+    left = all_.plus([new]).minus([7])
+    assert left.records == (*masks[:7], *masks[8:], new) and left.top == 100
+    assert all((mine == theirs).all() for mine, theirs in zip(left.steps, want, strict=True))
+    assert left.first.tolist() == [mask.time_lo for mask in left.records] and left.last.tolist() == [m.time_hi for m in left.records]
+    assert not left.minus(range(100)) and left.minus(range(100)).top == NOTHING

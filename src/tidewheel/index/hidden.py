@@ -11,6 +11,7 @@ one that was swept costs a copy of the steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ class Hidden:
     def __init__(self, records: Iterable[MaskRecord] = ()) -> None:
         self.records: tuple[MaskRecord, ...] = tuple(records)
         self.top = max((mask.generation for mask in self.records), default=NOTHING)
-        """Pieces with later rows are not hidden anywhere."""
+        """Pieces with later rows are not hidden anywhere. No mask has a greater generation; perhaps none has this one any more."""
         self.first = np.array([mask.time_lo for mask in self.records], np.int64)
         self.last = np.array([mask.time_hi for mask in self.records], np.int64)
         self._steps: tuple[Numbers, Numbers, Numbers] | None = None
@@ -71,7 +72,10 @@ class Hidden:
         gone[list(numbers)] = True
         if not gone.any():
             return self
-        new = Hidden(mask for mask, out in zip(self.records, gone.tolist(), strict=True) if not out)
+        new = Hidden()
+        new.records = tuple(compress(self.records, (~gone).tolist()))  # no step in Python for each: there may be many
+        new.top = self.top if new.records else NOTHING
+        new.first, new.last = self.first[~gone], self.last[~gone]
         if self._steps is not None:
             edges, tops, owners = self._steps
             without = (owners >= 0) & gone[owners]

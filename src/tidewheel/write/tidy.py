@@ -70,12 +70,12 @@ def change_of(
     if not len(gone) and not idle:
         return plain
     kept, count = version.chunks.holders, version.chunks.count
-    dropped = {hidden.records[i] for i in idle}
+    before, dropped = len(version.masks), set(idle)
     return Change(
         add=tuple(add),
         remove=frozenset((kept[i] if i < count else add[i - count]).record.id for i in gone.tolist()),
-        masks=tuple(mask for mask in masks if mask not in dropped),
-        drop_masks=tuple(mask for mask in version.masks if mask in dropped),
+        masks=tuple(mask for i, mask in enumerate(masks, before) if i not in dropped),
+        drop_masks=tuple(version.masks[i] for i in idle if i < before),
         horizon=horizon,
         hidden=hidden.minus(idle),
         everywhere=everywhere,
