@@ -16,6 +16,8 @@ from typing import Any
 from tidewheel.errors import InputError, LimitError
 
 _NONE = (math.inf, math.inf)
+_FOR_EVER = 1e9
+"""Seconds from which on there is no limit: thirty years, and locks cannot wait for much longer."""
 
 _current: ContextVar[tuple[float, float]] = ContextVar("tidewheel-deadline", default=_NONE)
 """(the moment, the seconds that were given)."""
@@ -30,7 +32,7 @@ class Within:
     __slots__ = ("_given", "_seconds", "_token")
 
     def __init__(self, seconds: Any, of: float | None = None) -> None:
-        self._seconds = float(seconds) if is_seconds(seconds) else math.inf
+        self._seconds = float(seconds) if is_seconds(seconds) and seconds < _FOR_EVER else math.inf
         self._given = self._seconds if of is None else of
         self._token: Token[tuple[float, float]] | None = None
 
