@@ -79,9 +79,12 @@ def holding(lock: threading.Lock, what: str) -> Iterator[None]:
         with lock:  # which no interrupt divides
             yield
         return
-    if not lock.acquire(timeout=seconds):
-        raise late(what, retryable=True)
+    taken: list[bool] = []
     try:
+        taken.extend(map(lock.acquire, (True,), (seconds,)))  # one step of the interpreter: no interrupt between lock and list
+        if not taken[0]:
+            raise late(what, retryable=True)
         yield
     finally:
-        lock.release()
+        if taken and taken[0]:
+            lock.release()
