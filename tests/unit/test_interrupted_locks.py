@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.chunk import reader
 from tidewheel.env import deadline
 from tidewheel.write import flush
 
@@ -126,6 +127,18 @@ def test_an_interrupt_leaves_no_lock_held_that_was_waited_for(tmp_path: Path) ->
         assert not lock.locked(), f"interrupted at point {point}"
         point += 1
     assert point > 5
+
+
+def test_an_interrupt_leaves_no_chunk_locked(tmp_path: Path) -> None:
+    with tw.open(tmp_path) as wh:
+        table: Any = wh.create_table("t", SCHEMA, time="ts", key="k")
+        table.insert(rows())
+        table.flush()
+        (chunk,) = table._engine.publisher.version.chunks
+        for point in range(3):
+            chunk.enter()
+            assert interrupted_at_call(point, chunk.let_go, {reader.__file__})
+            assert not chunk._lock.locked(), f"interrupted at point {point}"
 
 
 def interrupted_at_call(point: int, work: Callable[[], Any], files: set[str]) -> bool:
