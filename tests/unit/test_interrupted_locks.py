@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import math
 import queue
 import sys
 import threading
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.chunk import reader
+from tidewheel.env import deadline
 from tidewheel.write import commit
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
@@ -113,13 +116,40 @@ def test_an_interrupt_at_any_call_keeps_no_chunk_for_good(tmp_path: Path) -> Non
         assert point > 5
 
 
+def test_an_interrupt_leaves_no_lock_held_that_was_waited_for(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def work() -> None:
+        with deadline.Within(5), deadline.holding(lock, "others hold it"):
+            pass
+
+    point = 0
+    while interrupted_at_call(point, work, {contextlib.__file__, deadline.__file__}):
+        assert not lock.locked() and deadline.left() == math.inf, f"interrupted at point {point}"
+        point += 1
+    assert point > 5
+
+
+def test_an_interrupt_leaves_no_chunk_locked(tmp_path: Path) -> None:
+    with tw.open(tmp_path) as wh:
+        table: Any = wh.create_table("t", SCHEMA, time="ts", key="k")
+        table.insert(rows())
+        table.flush()
+        (chunk,) = table._engine.publisher.version.chunks
+        for point in range(3):
+            chunk.enter()
+            assert interrupted_at_call(point, chunk.let_go, {reader.__file__})
+            assert not chunk._lock.locked(), f"interrupted at point {point}"
+
+
 def interrupted_at_call(point: int, work: Callable[[], Any], files: set[str]) -> bool:
-    """Do it, with an interrupt where call number `point` in these files begins or ends: also calls of what is written in C."""
+    """Do it, with an interrupt where function number `point` of these files begins, or a call of what is written in C ends: there
+    Python looks for it."""
     passed = 0
 
     def at_event(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal passed
-        if event in ("call", "return", "c_return") and frame.f_code.co_filename in files:
+        if event in ("call", "c_return") and frame.f_code.co_filename in files:
             passed += 1
             if passed == point + 1:
                 sys.setprofile(None)

@@ -513,3 +513,10 @@ def test_bad_rows_of_a_dropped_table_make_no_rejects(tmp_path: Path, monkeypatch
         with pytest.raises(ClosedError, match="dropped"):
             table.insert([{"k": None, "ts": 1, "v": 1}], on_bad="reject")
         assert not wh._engine._tables  # type: ignore[attr-defined]
+
+
+def test_a_timeout_of_any_length(tmp_path: Path) -> None:
+    with opened(tmp_path, durability="fsync") as wh:
+        table = wh.create_table("t", FIXED, time="ts", key="k")
+        assert table.insert(fixed(0, 3), package="p", timeout=1e15).rows == 3
+        assert table.replace(fixed(0, 2), time=(None, None), timeout=1e300).rows == 2

@@ -248,9 +248,11 @@ class Chunk:
 
     def let_go(self) -> bool | None:
         """Give the mapping up, unless it was used since this was last asked (False). None if there is none."""
-        if not self._lock.acquire(blocking=False):
-            return False
+        taken: list[bool] = []
         try:
+            taken.extend(map(self._lock.acquire, (False,)))  # one step of the interpreter: no interrupt between lock and list
+            if not taken[0]:
+                return False
             mapped = self.mapped
             if mapped is None:
                 return None
@@ -260,7 +262,8 @@ class Chunk:
             self.mapped = None
             return True
         finally:
-            self._lock.release()
+            if taken and taken[0]:
+                self._lock.release()
 
     def _parsed(self, whole: pa.Buffer) -> Mapped:
         record = self.record

@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidewheel.errors import InputError, LimitError
 
-_NONE = (math.inf, math.inf)
+_FOR_EVER = 1e9
+"""Seconds from which on there is no limit: thirty years, and locks cannot wait for much longer."""
 
-_current: ContextVar[tuple[float, float]] = ContextVar("tidewheel-deadline", default=_NONE)
-"""(the moment, the seconds that were given)."""
+
+class _Limit(NamedTuple):
+    at: float
+    """The moment."""
+    given: float
+    """The seconds that were given."""
+    of: weakref.ref[Within]
+    """Whose it is. A Ctrl-C may come before that takes it back: it counts for as long as this is there."""
+    outer: _Limit | None
+
+
+_current: ContextVar[_Limit | None] = ContextVar("tidewheel-deadline", default=None)
 
 
 class Within:
@@ -27,20 +39,30 @@ class Within:
     What is no number of seconds is left to whoever is to refuse it. `of`: what was given, if these are what is left of it.
     """
 
-    __slots__ = ("_given", "_seconds", "_token")
+    __slots__ = ("__weakref__", "_given", "_seconds", "_token")
 
     def __init__(self, seconds: Any, of: float | None = None) -> None:
-        self._seconds = float(seconds) if is_seconds(seconds) else math.inf
+        self._seconds = float(seconds) if is_seconds(seconds) and seconds < _FOR_EVER else math.inf
         self._given = self._seconds if of is None else of
-        self._token: Token[tuple[float, float]] | None = None
+        self._token: Token[_Limit | None] | None = None
 
     def __enter__(self) -> None:
         if self._seconds != math.inf:
-            self._token = _current.set(min(_current.get(), (monotonic() + self._seconds, self._given)))
+            outer, at, given = _limit(), monotonic() + self._seconds, self._given
+            if outer is not None and outer.at < at:
+                at, given = outer.at, outer.given
+            self._token = _current.set(_Limit(at, given, weakref.ref(self), outer))
 
     def __exit__(self, *error: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
+
+
+def _limit() -> _Limit | None:
+    found = _current.get()
+    while found is not None and found.of() is None:
+        found = found.outer
+    return found
 
 
 def is_seconds(value: Any) -> bool:
@@ -55,13 +77,14 @@ def check_seconds(value: Any) -> None:
 
 def left() -> float:
     """Seconds until then: 0 if it has passed, infinity if there is none."""
-    at = _current.get()[0]
-    return at if at == math.inf else max(0.0, at - monotonic())
+    limit = _limit()
+    return math.inf if limit is None else max(0.0, limit.at - monotonic())
 
 
 def given() -> float:
     """The seconds that the call was given, for a message."""
-    return _current.get()[1]
+    limit = _limit()
+    return math.inf if limit is None else limit.given
 
 
 def late(what: str, *, retryable: bool = False) -> LimitError:
@@ -77,9 +100,12 @@ def holding(lock: threading.Lock, what: str) -> Iterator[None]:
         with lock:  # which no interrupt divides
             yield
         return
-    if not lock.acquire(timeout=seconds):
-        raise late(what, retryable=True)
+    taken: list[bool] = []
     try:
+        taken.extend(map(lock.acquire, (True,), (seconds,)))  # one step of the interpreter: no interrupt between lock and list
+        if not taken[0]:
+            raise late(what, retryable=True)
         yield
     finally:
-        lock.release()
+        if taken and taken[0]:
+            lock.release()
