@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_several_tables_are_read_at_one_moment(twin: Twin) -> None:
 
 
 def asked(engine: Engine, statement: str) -> list[dict[str, Any]]:
-    return ask(engine, statement, None).to_pylist()
+    return ask(engine, statement, None, perf_counter()).to_pylist()
 
 
 @pytest.fixture

@@ -248,6 +248,15 @@ def test_arrow_messages_have_many_rows() -> None:
     assert null.reason == "None has no value in the key column" and json.loads(null.raw)["ts"] == "2026-01-01"
 
 
+def test_an_arrow_message_with_a_name_that_is_not_text() -> None:
+    """The stream goes on behind it; a row of it is bad too, and would have to be told of by its names."""
+    row = pa.record_batch({"plate": pa.array([None], pa.int32()), "ts": ["2026-01-01"], "speed": pa.array([{"inside": 1}])})
+    good = pa.record_batch({"plate": pa.array([1], pa.int32()), "ts": ["2026-01-01"], "speed": [1.0]})
+    rows, letters = decode([stream(row).replace(b"inside", b"\xffnside"), stream(good)], payload="arrow")
+    assert [r["plate"] for r in rows] == [1]
+    assert [x.reason for x in letters] == ["has a column whose name is not UTF-8 text"]
+
+
 def test_what_is_around_the_payload_fills_columns() -> None:
     fields = [
         *SCHEMA,

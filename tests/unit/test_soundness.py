@@ -71,10 +71,13 @@ def in_bulk(table: tw.Table, batch: pa.RecordBatch) -> None:
 
 def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -> Any:
     """As another process sends it, and as it arrives. Python values may go beside it."""
+    names = (*batch.schema.names, *beside)
+    return taken(table, batch, ask.Values(batch.num_rows, names, beside) if beside else None)
+
+
+def taken(table: tw.Table, batch: pa.RecordBatch, values: ask.Values | None = None) -> Any:
     handlers = Handlers(table._engine.engine, 1)  # type: ignore[attr-defined]
     number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
-    names = (*batch.schema.names, *beside)
-    values = ask.Values(batch.num_rows, names, beside) if beside else None
     return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
 
 
@@ -222,6 +225,9 @@ def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
     data[at] = 0xFF
     with pytest.raises(tw.InputError, match="UTF-8"):
         table.insert(pa.ipc.open_stream(pa.py_buffer(bytes(data))))
+    batch = pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_next_batch()
+    with pytest.raises(tw.InputError, match="UTF-8"):  # past the checks of whoever sends
+        taken(table, batch)
 
 
 def test_a_name_inside_of_a_type_that_is_not_text(wh: tw.Warehouse) -> None:

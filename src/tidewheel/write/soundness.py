@@ -81,16 +81,11 @@ def _form(type_: pa.DataType) -> int:
 
 def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[str]:
     """The columns with text that is not UTF-8, nearly always none. BadRowsError: something worse, and where."""
-    try:
-        names = data.schema.names
-        for type_ in data.schema.types:
-            _read_names(type_)
-    except UnicodeDecodeError:
-        raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table) from None
+    check_names(data.schema, table)
     if is_sound(data):
         return frozenset()
     found = set()
-    for name, column in zip(names, data.columns, strict=True):
+    for name, column in zip(data.schema.names, data.columns, strict=True):
         for array in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
             if (why := _fault(array)) is not None:
                 raise BadRowsError(
@@ -103,6 +98,23 @@ def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[st
     if not found:  # each column is fine by itself
         raise BadRowsError(f"table {table!r}: this is not valid Arrow data, and nothing of it was taken: {_said(data)}", table=table)
     return frozenset(found)
+
+
+def check_names(schema: pa.Schema, table: str) -> None:
+    """Before anything else is asked of rows: whoever gives a column its name reads that."""
+    if not has_names(schema):
+        raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table)
+
+
+def has_names(schema: pa.Schema) -> bool:
+    """Whether all names in it, those inside of its types too, are text."""
+    try:
+        for field in schema:
+            assert field.name is not None
+            _read_names(field.type)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_names(type_: pa.DataType) -> None:
