@@ -257,6 +257,15 @@ def test_an_arrow_message_with_a_name_that_is_not_text() -> None:
     assert [x.reason for x in letters] == ["has a column whose name is not UTF-8 text"]
 
 
+def test_values_that_python_does_not_have_are_told_of_all_the_same() -> None:
+    far = pa.array([2**62], pa.int64()).view(pa.timestamp("us"))
+    tiny = pa.Array.from_buffers(pa.decimal128(20, 2**31 - 1), 1, [None, pa.py_buffer(b"\x01" + bytes(15))])
+    for speed in (far, tiny):
+        row = pa.record_batch([pa.array([None], pa.int32()), pa.array(["2026-01-01"]), speed], ["plate", "ts", "speed"])
+        rows, (letter,) = decode([stream(row)], payload="arrow")
+        assert not rows and json.loads(letter.raw)["ts"] == "2026-01-01"
+
+
 def test_what_is_around_the_payload_fills_columns() -> None:
     fields = [
         *SCHEMA,
