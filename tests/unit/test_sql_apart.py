@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -19,7 +20,9 @@ from tests.conftest import SOAK, check_nothing_left
 from tests.hostile_statements import AGGREGATES, HOSTILE, WHERE, measured
 from tidewheel.env.workers import workers
 from tidewheel.read import apart
+from tidewheel.read.apart import Wrong
 from tidewheel.sql.answer import _taken as _taken_of
+from tidewheel.sql.apart_process import wrong
 from tidewheel.sql.database import Session
 from tidewheel.sql.monitor import Monitor
 from tidewheel.sql.statement import Statement, parse, remembered
@@ -264,7 +267,6 @@ def test_a_process_that_is_killed_is_replaced(wh: tw.Warehouse) -> None:
 _ALONE = """
 import os, sys, tidewheel as tw
 from tidewheel.env.workers import workers
-from tidewheel.read import apart
 wh = tw.open(sys.argv[1])
 wh.sql("SELECT len(range(5))").to_arrow()
 print(*(worker.pid for worker in workers._all), flush=True)
@@ -344,6 +346,13 @@ def test_too_much_memory_is_never_said_to_be_too_late() -> None:
     with monitor.watching(float("inf"), -1.0, lambda: said.append("late"), large):
         assert over.wait(30)
     assert set(said) == {"large"}
+
+
+def test_what_duckdb_says_of_itself_is_no_answer() -> None:
+    """Without memory it fails wherever it is, and not always by the name of it."""
+    said = "INTERNAL Error: Memory allocation failure\n\nStack Trace:\n\n/usr/lib/duckdb.so(+0x17635dc)"
+    assert wrong(duckdb.InternalException(said)) == Wrong("memory", "Memory allocation failure")
+    assert wrong(duckdb.InternalException(said.replace("Memory allocation failure", "x"))) == Wrong("query", "INTERNAL Error: x")
 
 
 def test_a_process_that_does_nothing_is_not_waited_for(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
