@@ -177,7 +177,7 @@ class Poisoner:
             found.validate(full=True)
             assert found.num_rows == wanted.num_rows, f"{number}: {found.num_rows} rows for {ack.rows}"
             if found.num_rows < 20 or number % 8 == 0:  # it takes long
-                there, given_rows = _texts(found), _texts(wanted)
+                there, given_rows = texts(found), texts(wanted)
                 assert there == given_rows, f"{number}: {list(there - given_rows)[:1]} instead of {list(given_rows - there)[:1]}"
         self._note(number, table)
 
@@ -198,7 +198,7 @@ def own_rows(table: tw.Table, number: int) -> pa.Table:
     return table.query(key=mine, time=mine).to_arrow()
 
 
-def _texts(rows: pa.Table) -> Counter[str]:
+def texts(rows: pa.Table) -> Counter[str]:
     """Rows as text, in any order; dictionaries by their values, since one row may have several."""
 
     def text(column: pa.ChunkedArray, i: int) -> str:
