@@ -33,10 +33,12 @@ NESTED = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())]))
 
 TABLES: dict[str, tuple[pa.Schema, str]] = {
     "plain": (pa.schema([("n", pa.int64()), ("k", pa.int64()), ("ts", UTC_US), ("s", pa.string()), ("c", pa.float64())]), "k"),
-    "named": (pa.schema([("n", pa.int64()), ("k", pa.int64()), ("ts", pa.timestamp("us")), ("s", pa.string()), ("c", pa.binary())]), "s"),
+    "named": (pa.schema([("n", pa.int64()), ("k", pa.int64()), ("ts", UTC_US), ("s", pa.string()), ("c", pa.binary())]), "s"),
     "floats": (pa.schema([("n", pa.int64()), ("k", pa.float64()), ("ts", UTC_US), ("s", pa.string()), ("c", pa.bool_())]), "k"),
     "narrow": (
-        pa.schema([("n", pa.int64()), ("k", pa.int16()), ("ts", pa.timestamp("ns")), ("s", pa.string()), ("c", pa.decimal128(7, 2))]),
+        pa.schema(
+            [("n", pa.int64()), ("k", pa.int16()), ("ts", pa.timestamp("ns", "UTC")), ("s", pa.string()), ("c", pa.decimal128(7, 2))]
+        ),
         "k",
     ),
     "nested": (pa.schema([("n", pa.int64()), ("k", pa.int64()), ("ts", UTC_US), ("s", pa.string()), ("c", NESTED)]), "k"),
@@ -79,7 +81,7 @@ def good(name: str, rng: random.Random, first: int, rows: int) -> pa.Table:
         "nested": lambda: rng.choice([None, [], [{"a": 1, "b": "x"}, None], [{"a": None, "b": None}]]),
     }
     columns = [
-        pa.array(numbers, pa.int64()), pa.array(key, schema.field("k").type), times.cast(pa.timestamp("us", schema.field("ts").type.tz)),
+        pa.array(numbers, pa.int64()), pa.array(key, schema.field("k").type), times.cast(UTC_US),
         pa.array(texts, pa.string()), pa.array([other[name]() for _ in numbers], schema.field("c").type),
     ]  # fmt: skip
     return pa.table(columns, names=schema.names)
