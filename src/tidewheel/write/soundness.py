@@ -81,7 +81,7 @@ def _form(type_: pa.DataType) -> int:
 
 def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[str]:
     """The columns with text that is not UTF-8, nearly always none. BadRowsError: something worse, and where."""
-    check_names(data.schema, table)
+    check_schema(data.schema, table)
     if is_sound(data):
         return frozenset()
     found = set()
@@ -100,28 +100,34 @@ def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[st
     return frozenset(found)
 
 
-def check_names(schema: pa.Schema, table: str) -> None:
-    """Before anything else is asked of rows: whoever gives a column its name reads that."""
-    if not has_names(schema):
-        raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table)
+def check_schema(schema: pa.Schema, table: str) -> None:
+    """Before anything else is asked of rows: whoever takes a column in the hand reads its name, and needs a class for it."""
+    if why := unspeakable(schema):
+        raise BadRowsError(f"table {table!r}: the input {why}", table=table)
 
 
-def has_names(schema: pa.Schema) -> bool:
-    """Whether all names in it, those inside of its types too, are text."""
+def unspeakable(schema: pa.Schema) -> str:
+    """Why columns of it, or what is inside of them, cannot even be named in Python; empty if they can."""
     try:
         for field in schema:
             assert field.name is not None
-            _read_names(field.type)
+            _look_inside(field.type)
     except UnicodeDecodeError:
-        return False
-    return True
+        return "has a column whose name is not UTF-8 text"
+    except KeyError:
+        return "has a column of a type that only other languages have"
+    return ""
 
 
-def _read_names(type_: pa.DataType) -> None:
-    """Raises UnicodeDecodeError if a name inside of a type is no text."""
+def _look_inside(type_: pa.DataType) -> None:
+    """Raises UnicodeDecodeError if a name inside of a type is no text, KeyError if Arrow's Python has no such type (months, say)."""
     for i in range(type_.num_fields):
         assert type_.field(i).name is not None
-        _read_names(type_.field(i).type)
+        _look_inside(type_.field(i).type)
+    if pa.types.is_dictionary(type_):
+        _look_inside(type_.value_type)
+    elif not type_.num_fields:
+        pa.nulls(0, type_)
 
 
 def settled_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
