@@ -260,7 +260,7 @@ def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -
     table.insert(some(0, 20_000), None, "error")
     assert owner.listener is not None and owner.listener._handlers is not None
     sessions = owner.listener._handlers.sessions
-    result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None)
+    result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None, perf_counter())
     dataset = TableDataset(table.spec, client.table("taxi").pinned)
     assert sessions.results > 0
     before = result.to_pylist()
