@@ -104,6 +104,26 @@ HOSTILE: dict[str, str] = {
     "guarded calls within each other": "SELECT length(" + "repeat(" * 60 + "'x'" + ", 1)" * 60 + ")",
     "expressions of expressions": "WITH a0 AS (FROM t), "
     + ", ".join(f"a{n + 1} AS NOT MATERIALIZED (FROM a{n} UNION ALL FROM a{n})" for n in range(40)) + " SELECT count(*) FROM a40",
+    # planned by DuckDB without a look at the clock
+    "sub-queries beside each other": "SELECT count(*) FROM t a WHERE "
+    + " OR ".join(f"EXISTS (SELECT 1 FROM t b, t c WHERE b.id + c.id = a.id + {n})" for n in range(60)),
+    "sub-queries within each other": "SELECT * FROM t WHERE id = " + "(SELECT max(id) FROM t WHERE id < " * 60 + "5" + ")" * 60,
+    "sub-queries on the left": "SELECT count(*) FROM t a0" + "".join(
+        f", LATERAL (SELECT a{n}.id + b.id AS id FROM t b WHERE b.id > a{n}.id) a{n + 1}" for n in range(30)
+    ),
+    "stars of stars": "SELECT count(*) FROM (SELECT " + " FROM (SELECT ".join([", ".join(["*"] * 50)] * 3) + " FROM t)))",
+    "many joins": "SELECT count(*) FROM " + ", ".join(f"t a{n}" for n in range(120)) + " WHERE "
+    + " AND ".join(f"a0.id = a{n}.id" for n in range(1, 120)),
+    "a long insert": "INSERT INTO t SELECT " + " + ".join(["1"] * 9) + ", TIMESTAMP '2026-01-01', CASE "
+    + " ".join(f"WHEN id = {n} THEN {n + 1}" for n in range(30_000)) + " END FROM t",
+    "a long explain": "EXPLAIN SELECT count(*) FROM t WHERE " + " OR ".join(f"id = {n} AND v < {n}" for n in range(30_000)),
+    # windows whose rows each take long, or keep much
+    "a sample of each frame": "SELECT max(m) FROM (SELECT reservoir_quantile(i, 0.5) OVER "
+    "(ORDER BY i ROWS BETWEEN 100000 PRECEDING AND 100000 FOLLOWING) AS m FROM range(2000000) q(i))",
+    "the kinds in each frame": "SELECT max(m) FROM (SELECT count(DISTINCT hash(i)) OVER "
+    "(ORDER BY i ROWS BETWEEN 1000000 PRECEDING AND 1000000 FOLLOWING) AS m FROM range(2000000) q(i))",
+    "the middle of each frame": "SELECT max(m) FROM (SELECT median(hash(i)) OVER "
+    "(ORDER BY i ROWS BETWEEN 1000000 PRECEDING AND 1000000 FOLLOWING) AS m FROM range(10000000) q(i))",
     # what changes something
     "insert": f"INSERT INTO t SELECT length(replace({_LONG}, 'a', {_LONG})), TIMESTAMP '2026-01-01', 1.0",
     "insert many": "INSERT INTO t SELECT levenshtein(repeat('ab', 50000), repeat('ba', 50000)), TIMESTAMP '2026-01-01', 1.0 FROM t",
@@ -128,20 +148,29 @@ AGGREGATES: dict[str, str] = {
 
 
 class Peak:
-    """The most that this process and its children had for themselves, more than at the beginning."""
+    """What was taken, of memory and of time."""
 
     bytes = 0
+    """The most that this process and its children had for themselves, more than at the beginning."""
     seconds = 0.0
+    late = 0.0
+    """Of these, after the time that was given, for how long a thread of this process could have run and other programs did."""
 
 
 @contextmanager
-def measured() -> Iterator[Peak]:
+def measured(timeout: float) -> Iterator[Peak]:
     peak, over = Peak(), threading.Event()
     before, began = _memory(), time.perf_counter()
+    at_the_end: dict[str, float] = {}
 
     def look() -> None:
         while not over.wait(0.005):
             peak.bytes = max(peak.bytes, _memory() - before)
+            waited = _waited()
+            if time.perf_counter() < began + timeout:
+                at_the_end.update(waited)
+            else:
+                peak.late = max(peak.late, *(seconds - at_the_end.setdefault(task, 0.0) for task, seconds in waited.items()))
 
     thread = threading.Thread(target=look, name="measure")
     thread.start()
@@ -151,6 +180,15 @@ def measured() -> Iterator[Peak]:
         peak.seconds = time.perf_counter() - began
         over.set()
         thread.join()
+
+
+def _waited() -> dict[str, float]:
+    """Seconds that each thread of this process was ready to run, and did not: for want of a core, not of Python's lock."""
+    found = {"": 0.0}
+    for task in os.listdir("/proc/self/task"):
+        with suppress(OSError, IndexError, ValueError), open(f"/proc/self/task/{task}/schedstat", "rb") as file:
+            found[task] = int(file.read().split()[1]) / 1e9
+    return found
 
 
 def _memory() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -81,10 +82,11 @@ class Warehouse:
         Values for `?` come as a list, for `$name` as a mapping. All tables are shown as they were at one moment. The result is lazy;
         what is wrong with the statement is said here, with the place. Limits are those of `Table.query`.
         """
+        began = perf_counter()
         with Within(timeout):  # first: what is loaded here takes its time, too
             from tidewheel.sql.ask import ask
 
-            return ask(self._live(), statement, parameters, timeout, max_rows, max_bytes)
+            return ask(self._live(), statement, parameters, began, timeout, max_rows, max_bytes)
 
     def cancel(self, query: int) -> bool:
         """End a statement of this process by its `id` in system.queries. False if it had ended already."""

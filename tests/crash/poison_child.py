@@ -2,9 +2,10 @@
 
     python -m tests.crash.poison_child ROOT JOURNAL SEED FIRST COUNT
 
-What Arrow validates as good must be taken, or refused with a reason for its rows; what it does not must be refused. Each batch that was
-acknowledged is written into the journal with its rows, so that whoever killed this process can look for them. The door "wire" sends raw
-frames with a valid token to the service in this process, whose owner reads them as it reads those of any other process.
+What Arrow validates as good must be taken, or refused with a reason for its rows; what it does not must be refused. Bytes that nobody has
+read yet are taken as Arrow itself reads them, or refused as input. Each batch that was acknowledged is written into the journal with its
+rows, so that whoever killed this process can look for them. The door "wire" sends raw frames with a valid token to the service in this
+process, whose owner reads them as it reads those of any other process.
 """
 
 from __future__ import annotations
@@ -130,13 +131,17 @@ class Poisoner:
     def _bytes(self, door: str, number: int, rng: random.Random, table: tw.Table, other: Any, batch: pa.RecordBatch) -> None:
         """Bytes that nobody has read yet: frames with a valid token, files and messages."""
         data = ipc(batch)
-        if rng.random() < 0.8:
+        changed = rng.random() < 0.8
+        if changed:
             mutate(data, rng)
+        spec = table._engine.spec
+        wanted = _read(bytes(data), spec, door)
+        assert changed or wanted is not None
         try:
             if door == "wire":
                 ack = other._connection.call(ask.Insert(other._number, None, "error"), pa.py_buffer(bytes(data)))[0]
-                self.counts["taken" if ack.rows else "empty"] += 1
-                self._note(number, table)
+                assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
+                self._taken(number, table, batch, wanted, ack)
                 return
             maker = RowMaker(table._engine.spec, Rules(FILES if door == "file" else "kafka", payload="arrow"))
             if door == "file":
@@ -150,9 +155,15 @@ class Poisoner:
             staged = other.stage(slice_id, iter(batches), batches[0].schema) if batches else None
             if staged is not None:
                 ack = other.commit_batch(slice_id.stream, "run", number, [slice_id])
-                self.counts["taken" if ack.rows else "rows rejected"] += 1
-                self._note(number, table)
-        except tw.TidewheelError:
+                assert ack.rows or ack.rejected, f"{number} through {door}: nothing is left, and nothing is said"
+                assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
+                if ack.rows:
+                    self._taken(number, table, batch, wanted, ack)
+                else:
+                    self.counts["rows rejected"] += 1
+        except tw.TidewheelError as e:
+            assert isinstance(e, tw.InputError), (number, door, e)
+            assert wanted is None, f"{number} through {door}: what can be read was refused: {e}"
             self.counts["refused"] += 1
 
     def _taken(self, number: int, table: tw.Table, given: pa.RecordBatch, wanted: Any, ack: Any) -> None:
@@ -166,7 +177,7 @@ class Poisoner:
             found.validate(full=True)
             assert found.num_rows == wanted.num_rows, f"{number}: {found.num_rows} rows for {ack.rows}"
             if found.num_rows < 20 or number % 8 == 0:  # it takes long
-                there, given_rows = _texts(found), _texts(wanted)
+                there, given_rows = texts(found), texts(wanted)
                 assert there == given_rows, f"{number}: {list(there - given_rows)[:1]} instead of {list(given_rows - there)[:1]}"
         self._note(number, table)
 
@@ -187,7 +198,7 @@ def own_rows(table: tw.Table, number: int) -> pa.Table:
     return table.query(key=mine, time=mine).to_arrow()
 
 
-def _texts(rows: pa.Table) -> Counter[str]:
+def texts(rows: pa.Table) -> Counter[str]:
     """Rows as text, in any order; dictionaries by their values, since one row may have several."""
 
     def text(column: pa.ChunkedArray, i: int) -> str:
@@ -202,6 +213,22 @@ def _rows(batch: pa.RecordBatch, spec: Any) -> pa.Table | None:
     try:
         found = accept(pa.Table.from_batches([batch]), spec, key_coder(spec).refuse)
     except tw.InputError:
+        return None
+    return pa.Table.from_batches(found.batches, spec.schema)
+
+
+def _read(data: bytes, spec: Any, door: str) -> pa.Table | None:
+    """What the table should have of bytes, as Arrow itself reads them; None if it cannot, or they must be refused."""
+    try:
+        batches = list(pa.ipc.open_stream(pa.py_buffer(data)))
+        if not batches:
+            return None
+        rows = pa.Table.from_batches(batches)
+        if door != "wire":  # columns that a table does not have are left out there, and bad rows put aside
+            rows.validate(full=True)
+            rows = rows.select([name for name in spec.schema.names if name in rows.schema.names])
+        found = accept(rows, spec, key_coder(spec).refuse, "error" if door == "wire" else "reject")
+    except (pa.ArrowException, OSError, LookupError, ValueError, MemoryError):  # InputError is a ValueError
         return None
     return pa.Table.from_batches(found.batches, spec.schema)
 

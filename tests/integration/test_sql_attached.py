@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_several_tables_are_read_at_one_moment(twin: Twin) -> None:
 
 
 def asked(engine: Engine, statement: str) -> list[dict[str, Any]]:
-    return ask(engine, statement, None).to_pylist()
+    return ask(engine, statement, None, perf_counter()).to_pylist()
 
 
 @pytest.fixture
@@ -259,7 +260,7 @@ def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -
     table.insert(some(0, 20_000), None, "error")
     assert owner.listener is not None and owner.listener._handlers is not None
     sessions = owner.listener._handlers.sessions
-    result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None)
+    result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None, perf_counter())
     dataset = TableDataset(table.spec, client.table("taxi").pinned)
     assert sessions.results > 0
     before = result.to_pylist()

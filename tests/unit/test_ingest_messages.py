@@ -248,6 +248,24 @@ def test_arrow_messages_have_many_rows() -> None:
     assert null.reason == "None has no value in the key column" and json.loads(null.raw)["ts"] == "2026-01-01"
 
 
+def test_an_arrow_message_with_a_name_that_is_not_text() -> None:
+    """The stream goes on behind it; a row of it is bad too, and would have to be told of by its names."""
+    row = pa.record_batch({"plate": pa.array([None], pa.int32()), "ts": ["2026-01-01"], "speed": pa.array([{"inside": 1}])})
+    good = pa.record_batch({"plate": pa.array([1], pa.int32()), "ts": ["2026-01-01"], "speed": [1.0]})
+    rows, letters = decode([stream(row).replace(b"inside", b"\xffnside"), stream(good)], payload="arrow")
+    assert [r["plate"] for r in rows] == [1]
+    assert [x.reason for x in letters] == ["has a column whose name is not UTF-8 text"]
+
+
+def test_values_that_python_does_not_have_are_told_of_all_the_same() -> None:
+    far = pa.array([2**62], pa.int64()).view(pa.timestamp("us"))
+    tiny = pa.Array.from_buffers(pa.decimal128(20, 2**31 - 1), 1, [None, pa.py_buffer(b"\x01" + bytes(15))])
+    for speed in (far, tiny):
+        row = pa.record_batch([pa.array([None], pa.int32()), pa.array(["2026-01-01"]), speed], ["plate", "ts", "speed"])
+        rows, (letter,) = decode([stream(row)], payload="arrow")
+        assert not rows and json.loads(letter.raw)["ts"] == "2026-01-01"
+
+
 def test_what_is_around_the_payload_fills_columns() -> None:
     fields = [
         *SCHEMA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,13 @@ def in_bulk(table: tw.Table, batch: pa.RecordBatch) -> None:
 
 def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -> Any:
     """As another process sends it, and as it arrives. Python values may go beside it."""
+    names = (*batch.schema.names, *beside)
+    return taken(table, batch, ask.Values(batch.num_rows, names, beside) if beside else None)
+
+
+def taken(table: tw.Table, batch: pa.RecordBatch, values: ask.Values | None = None) -> Any:
     handlers = Handlers(table._engine.engine, 1)  # type: ignore[attr-defined]
     number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
-    names = (*batch.schema.names, *beside)
-    values = ask.Values(batch.num_rows, names, beside) if beside else None
     return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
 
 
@@ -257,6 +261,31 @@ def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
     data[at] = 0xFF
     with pytest.raises(tw.InputError, match="UTF-8"):
         table.insert(pa.ipc.open_stream(pa.py_buffer(bytes(data))))
+    batch = pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_next_batch()
+    with pytest.raises(tw.InputError, match="UTF-8"):  # past the checks of whoever sends
+        taken(table, batch)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_type_that_only_other_languages_have(wh: tw.Warehouse, inside: bool) -> None:
+    """Arrow reads an interval of months and days, and has nothing in Python to hold it."""
+    column = pa.array([[0]] * 3, pa.list_(pa.duration("s"))) if inside else pa.array([0] * 3, pa.duration("s"))
+    table = table_for(wh, column.type)
+    batch = rows_with(column)
+    data = bytearray(stream(batch.schema, [batch]).to_pybytes())
+    found = None
+    for at in range(len(data)):  # the byte that says which type it is: 18 is a duration, 11 an interval
+        if data[at] == 18:
+            data[at] = 11
+            with suppress(pa.ArrowException, OSError):
+                (found,) = pa.ipc.open_stream(pa.py_buffer(bytes(data)))
+                if "interval" in str(found.schema.field("c").type):
+                    break
+            data[at] = 18
+    assert found is not None
+    for through in (table.insert, lambda b: table.insert(pa.Table.from_batches([b])), lambda b: taken(table, b)):
+        with pytest.raises(tw.InputError, match="a type that only other languages have"):
+            through(found)
 
 
 def test_a_name_inside_of_a_type_that_is_not_text(wh: tw.Warehouse) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -18,6 +19,11 @@ import tidewheel as tw
 from tests.conftest import SOAK, check_nothing_left
 from tests.hostile_statements import AGGREGATES, HOSTILE, WHERE, measured
 from tidewheel.env.workers import workers
+from tidewheel.read import apart
+from tidewheel.read.apart import Wrong
+from tidewheel.sql.answer import _taken as _taken_of
+from tidewheel.sql.apart_process import wrong
+from tidewheel.sql.database import Session
 from tidewheel.sql.monitor import Monitor
 from tidewheel.sql.statement import Statement, parse, remembered
 
@@ -25,7 +31,17 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.flo
 MOST = 200 << 20
 SECONDS = 3.0 if SOAK else 1.0
 
-SAMPLE = ("replace", "levenshtein", "flatten", "bitstring", "a recursive text", "many cases", "names of names", "insert", "explain")
+SAMPLE = (
+    "replace",
+    "levenshtein",
+    "flatten",
+    "bitstring",
+    "a recursive text",
+    "names of names",
+    "stars of stars",
+    "a long insert",
+    "explain",
+)
 """Of each kind one; the soak asks them all."""
 
 
@@ -63,34 +79,41 @@ def _command(pid: str) -> bytes:
         return b"gone"
 
 
-def _keeps_to_its_limits(ask: object) -> None:
-    with measured() as peak:
+_taken: list[tuple[float, str]] = []
+
+
+def _keeps_to_its_limits(name: str, ask: object) -> None:
+    with measured(SECONDS) as peak:
         try:
             ask()  # type: ignore[operator]
         except tw.LimitError as e:
             assert "inf" not in str(e)
+    _taken.append((peak.seconds, f"{peak.seconds:6.2f} s ({peak.late:.2f} of it for want of a core) {peak.bytes >> 20:6} MB  {name}"))
     assert peak.bytes <= 2 * MOST + (200 << 20), f"{peak.bytes >> 20} MB"
-    assert peak.seconds < SECONDS + 20, f"{peak.seconds} s"  # of a busy machine; docs/sql.md says what it is otherwise
+    assert peak.seconds < SECONDS + 2 + peak.late, f"{peak.seconds} s, of which {peak.late} s for want of a core"
 
 
 @pytest.mark.parametrize("name", HOSTILE if SOAK else SAMPLE)
 def test_a_statement_keeps_to_its_limits(wh: tw.Warehouse, name: str) -> None:
-    _keeps_to_its_limits(lambda: wh.sql(HOSTILE[name], timeout=SECONDS, max_bytes=MOST).to_arrow())
+    _keeps_to_its_limits(name, lambda: wh.sql(HOSTILE[name], timeout=SECONDS, max_bytes=MOST).to_arrow())
     assert wh.table("t").rows == 1000
 
 
 @pytest.mark.parametrize("name", WHERE if SOAK else ("replace", "cases"))
 def test_a_condition_keeps_to_its_limits(wh: tw.Warehouse, name: str) -> None:
-    _keeps_to_its_limits(lambda: wh.table("t").query(where=WHERE[name], timeout=SECONDS, max_bytes=MOST).to_arrow())
+    _keeps_to_its_limits(f"where: {name}", lambda: wh.table("t").query(where=WHERE[name], timeout=SECONDS, max_bytes=MOST).to_arrow())
 
 
 @pytest.mark.parametrize("name", AGGREGATES if SOAK else ("replace",))
 def test_an_aggregate_keeps_to_its_limits(wh: tw.Warehouse, name: str) -> None:
-    _keeps_to_its_limits(lambda: wh.table("t").query(aggregate={"x": AGGREGATES[name]}, timeout=SECONDS, max_bytes=MOST).to_arrow())
+    asked = {"x": AGGREGATES[name]}
+    _keeps_to_its_limits(f"aggregate: {name}", lambda: wh.table("t").query(aggregate=asked, timeout=SECONDS, max_bytes=MOST).to_arrow())
 
 
 def test_there_are_enough_of_them() -> None:
     assert len(HOSTILE) >= 60
+    print(f"of {len(_taken)} under a timeout of {SECONDS:g} s and {MOST >> 20} MB, those that took longest:")
+    print("\n".join(line for _, line in sorted(_taken, reverse=True)[:20]))
 
 
 IN_PROCESS = [
@@ -126,6 +149,7 @@ def test_hostile_statements_do_not_or_can_be_interrupted(name: str) -> None:
         "quantile",
         "median",
         "decimals",
+        "the middle of each frame",
     }
     assert statement.bounded == (name in here)
 
@@ -259,6 +283,55 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+def test_all_steps_of_a_statement_share_its_time(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(step: object) -> object:
+        return lambda *given: time.sleep(0.4) or step(*given)  # type: ignore[operator, func-returns-value]
+
+    monkeypatch.setattr(Session, "bind", slowly(Session.bind))
+    assert wh.sql("SELECT sum(id * v) AS x FROM t", timeout=30).to_pylist()
+    with pytest.raises(tw.LimitError, match="its timeout of 0.6 s"):  # it is bound when it is asked, and when it is read
+        wh.sql("EXPLAIN SELECT sum(id * v) FROM t GROUP BY ts", timeout=0.6).to_arrow()
+    monkeypatch.undo()
+    monkeypatch.setattr("tidewheel.sql.answer._taken", slowly(_taken_of))
+    parts = " AND ".join(f"id IN (SELECT id FROM t WHERE id < {n})" for n in (5, 6, 7))
+    with pytest.raises(tw.LimitError, match="its timeout of 1 s"):  # small queries are answered before it
+        wh.sql(f"SELECT count(*), sum(v) FROM t WHERE {parts} GROUP BY ts", timeout=1).to_arrow()
+
+
+class _Talker:
+    """A worker that always has something to say."""
+
+    whole = True
+    said = 0
+
+    @property
+    def line(self) -> _Talker:
+        return self
+
+    def receive(self, *_: object) -> tuple[int, int, bytes]:
+        self.said += 1
+        assert self.said < 100, "nobody looks at the clock"
+        return apart.NEXT, 1, b""
+
+    def send(self, *_: object) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def memory(self) -> int:
+        return 0
+
+
+def test_a_process_that_is_never_waited_for_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "take", lambda _: _Talker())
+
+    def late() -> None:
+        raise tw.LimitError("too late")
+
+    work = apart.Apart({}, iter, float("inf"), late)
+    with pytest.raises(tw.LimitError):
+        work.until((apart.DONE,), late)
+
+
 def test_too_much_memory_is_never_said_to_be_too_late() -> None:
     """An interrupt is repeated, and says the same."""
     said: list[str] = []
@@ -273,6 +346,13 @@ def test_too_much_memory_is_never_said_to_be_too_late() -> None:
     with monitor.watching(float("inf"), -1.0, lambda: said.append("late"), large):
         assert over.wait(30)
     assert set(said) == {"large"}
+
+
+def test_what_duckdb_says_of_itself_is_no_answer() -> None:
+    """Without memory it fails wherever it is, and not always by the name of it."""
+    said = "INTERNAL Error: Memory allocation failure\n\nStack Trace:\n\n/usr/lib/duckdb.so(+0x17635dc)"
+    assert wrong(duckdb.InternalException(said)) == Wrong("memory", "Memory allocation failure")
+    assert wrong(duckdb.InternalException(said.replace("Memory allocation failure", "x"))) == Wrong("query", "INTERNAL Error: x")
 
 
 def test_a_process_that_does_nothing_is_not_waited_for(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
 from tidewheel.write.arrow_input import Columns
-from tidewheel.write.soundness import settled_rows, unreadable_text
+from tidewheel.write.soundness import check_schema, settled_rows, unreadable_text
 
 FEW_ROWS = 4096
 """A result that looks at no more rows than this is read at once and sent with the answer: one way there and back, nothing to hold."""
@@ -97,6 +97,7 @@ class Handlers:
         """What the engine says to a request with rows, which may still be on their way."""
         table = self._table(request.table)
         name = table.spec.name
+        check_schema(schema, name)
         arrived = (aligned(batch, name) for batch in batches)
         match request:
             case ask.Insert(_, package, on_bad, values):

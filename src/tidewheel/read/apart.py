@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.env.workers import EndedError, Worker, workers
+from tidewheel.env.workers import TICK, EndedError, Worker, workers
 from tidewheel.errors import LimitError, QueryError, TidewheelError
 from tidewheel.read.limits import NEVER, shown
 
@@ -30,9 +30,6 @@ _SLACK = 64 << 20
 
 USED_UP = 1
 """The number of a last word: this worker keeps too much memory to do other work."""
-
-FREE = 1.5
-"""Seconds to start a process that are not the statement's time; what it takes beyond that, on a busy machine, is."""
 
 _STALLED = 15.0
 """Seconds without any work, after which a worker that is waited for is taken to be lost: out of memory, DuckDB may lock itself up."""
@@ -73,6 +70,7 @@ class Apart:
         self._failures: list[BaseException] = []
         self._check: Callable[[], None] = alive
         self._work, self._worked, self._look_at_work = "", monotonic(), monotonic() + 1.0
+        self._look_at_memory = monotonic()
         self._over = False
         self._used_up = False
         self._worker: Worker | None = workers.take(alive)
@@ -97,6 +95,7 @@ class Apart:
         self._worked = monotonic()
         while True:
             kind, number, data = self._hear()
+            self._look()  # whoever always has something to say is never waited for
             if kind == SCAN:
                 self._scan(number, pickle.loads(data))
             elif kind == NEXT:
@@ -178,7 +177,10 @@ class Apart:
             elif monotonic() > self._worked + _STALLED:
                 workers.end(worker)
                 raise self._ended()
-        if self._most != NEVER and worker is not None and worker.memory() > self._most:
+        if self._most == NEVER or worker is None or monotonic() < self._look_at_memory:
+            return
+        self._look_at_memory = monotonic() + TICK / 2
+        if worker.memory() > self._most:
             workers.end(worker)
             raise too_large(self._memory)
 

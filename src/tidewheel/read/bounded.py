@@ -25,7 +25,16 @@ _ALIASES = 3
 """Names of a SELECT that it may use itself: DuckDB writes out each, so n of them within each other make 2ⁿ expressions."""
 
 _COPIES = 64
-"""Tables that a statement reads when each common table expression is written out wherever it is named, as DuckDB may do."""
+"""Tables that a statement names, and reads when each common table expression is written out wherever it is named, as DuckDB may do."""
+
+_SELECTS = 24
+"""SELECTs of a statement that is planned in this process: DuckDB looks at no clock while it plans, and may work out each for each other."""
+
+_WITHIN = 6
+"""Those of them that stand in an expression, with which it has to do far more."""
+
+_STARS = 8
+"""Columns by `*`: those of one SELECT are times those of the next within it."""
 
 _LIKE = frozenset({"~~", "!~~", "~~*", "!~~*"})
 _REGEXP = frozenset({"regexp_matches", "regexp_full_match", "regexp_extract"})
@@ -40,6 +49,9 @@ AGGREGATES = _words(
     skewness stddev stddev_pop stddev_samp sum sumkahan var_pop var_samp variance"""
 ) | frozenset(_EXTREMES)
 """Whose state is a few numbers for each group, or a number for each row."""
+
+_LARGE = _words("approx_count_distinct approx_quantile reservoir_quantile")
+"""Whose state is large: a window keeps one for every few rows."""
 
 _RANKS = _words("""row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value rank_dense fill""")
 
@@ -93,7 +105,7 @@ def is_bounded(nodes: Iterable[dict[str, Any]], text: str) -> bool:
     """Whether a statement, or an expression, of these nodes may run in this process."""
     if len(text) > LONGEST:
         return False
-    growing = aliases = 0
+    growing = aliases = selects = within = stars = tables = 0
     makes_rows: set[int] = set()
     common: dict[str, list[str]] = {}
     for node in nodes:
@@ -106,12 +118,17 @@ def is_bounded(nodes: Iterable[dict[str, Any]], text: str) -> bool:
             common.setdefault(one["key"].lower(), []).extend(_tables(one["value"]))
         if kind == "SELECT_NODE":
             aliases += _own_names(node)
+            selects += 1
+        elif kind == "BASE_TABLE":
+            tables += 1
         elif kind == "TABLE_FUNCTION":
             makes_rows.add(id(node["function"]))
             growing += 0 if node["function"].get("function_name", "").lower() in _TABLE_FUNCTIONS else _GROWING + 1
         if "class" in node:
+            within += node["class"] == "SUBQUERY"
+            stars += node["class"] == "STAR"
             growing += _growth(node)
-        if growing > _GROWING or aliases > _ALIASES:
+        if growing > _GROWING or aliases > _ALIASES or selects > _SELECTS or within > _WITHIN or stars > _STARS or tables > _COPIES:
             return False
     return not common or max(_copies(common).values()) <= _COPIES
 
@@ -144,7 +161,8 @@ def _growth(node: dict[str, Any]) -> int:
             return _function(node["function_name"].lower(), node)
         case "WINDOW":
             name = node["function_name"].lower()
-            return 0 if name in _RANKS or name in AGGREGATES and _fits(name, node) else too_much
+            counts = name in AGGREGATES and name not in _LARGE and not node.get("distinct") and _fits(name, node)
+            return 0 if name in _RANKS or counts else too_much
         case "TYPE":
             return 0 if node.get("type_name", "").lower() in _TYPES else too_much
         case "OPERATOR":

@@ -319,10 +319,9 @@ def _run_apart(sql: str, rows: pa.Table | pa.RecordBatchReader, names: list[str]
 def _working(job: dict[str, Any], rows: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[Apart]:
     """A process apart at work on an expression. Raises WrongError with what DuckDB says of it."""
     memory = max(_LEAST, int(min(watch.limits.bytes, machine_memory())))
-    batches, began = iter(rows), perf_counter()
-    watch.pause(began - apart.FREE)
-    work = Apart(job, lambda _: batches, memory, watch.check)
-    watch.pause(perf_counter() + max(0.0, apart.FREE - (perf_counter() - began)))  # what was not needed is taken back
+    batches = iter(rows)
+    with watch.starting():
+        work = Apart(job, lambda _: batches, memory, watch.check)
     try:
         yield work
     except WrongError as e:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,6 +30,11 @@ _TICK = 0.02
 
 _GRACE = 1.0
 """Seconds that a step which was asked to end is waited for. DuckDB ends after the 2,048 rows it is at, mostly milliseconds."""
+
+
+FREE = 1.25
+"""Seconds, once for each reading, that a process may take to start and that are not the query's time; what it takes beyond, on a busy
+machine, is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class Cancellable(Protocol):
 class Watch:
     """Guards one reading of a result, in one thread."""
 
-    __slots__ = ("_deadline", "_of", "held", "limits")
+    __slots__ = ("_deadline", "_free", "_of", "held", "limits")
 
     def __init__(self, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
         """`spent`: seconds of the limit that are used up already."""
@@ -81,6 +87,7 @@ class Watch:
         self.held = 0
         """Bytes that it holds in memory now."""
         self._of = of
+        self._free = FREE
         self._deadline = NEVER if limits.seconds == NEVER else perf_counter() + limits.seconds - spent
 
     def check(self) -> None:
@@ -96,6 +103,17 @@ class Watch:
         """Raises if the query was cancelled."""
         if self._of.cancelled:
             raise CancelledError("the query was cancelled; ask again for the rest of its answer")
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """While a process starts for the query."""
+        free, began = self._free, perf_counter()
+        self._deadline += free
+        try:
+            yield
+        finally:
+            self._free = max(0.0, free - (perf_counter() - began))
+            self._deadline -= self._free
 
     def pause(self, since: float) -> None:
         """What the caller did since then was not the query's time."""

@@ -14,6 +14,7 @@ from tidewheel.read.bounded import walk
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.sql.apart_reading import ApartReading
+from tidewheel.sql.asking import Asking
 from tidewheel.sql.database import database
 from tidewheel.sql.describing import described
 from tidewheel.sql.direct import asked_of
@@ -37,45 +38,45 @@ _MOST_ASKED = 8
 
 
 def answered(
-    statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, before: _Before | None = None
+    statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, asking: Asking, before: _Before | None = None
 ) -> StatementResult:
     """`at`: what time it is for the statement. `before`: what else is answered before the statement that this one is a part of."""
-    if (short := _short(statement, inputs, values, limits)) is not None:
+    if (short := _short(statement, inputs, values, limits, asking)) is not None:
         return short
     inputs.at = at if statement.tells_time else None
-    first = before or _Before(inputs, values, limits, at)
+    first = before or _Before(inputs, values, limits, at, asking)
     better = _sharpened(statement, inputs, values, first)
     if better is not statement:
         try:
-            result = _direct(better, inputs, values, limits) or _long(better, inputs, values, limits)
+            result = _direct(better, inputs, values, limits, asking) or _long(better, inputs, values, limits, asking)
             result.before = first.scans if before is None else ()
             return result
         except QueryError:
             pass  # what is wrong is said of the statement as it was written
-    return _long(statement, inputs, values, limits)
+    return _long(statement, inputs, values, limits, asking)
 
 
-def _short(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult | None:
-    return _summary(statement, inputs, limits, values) or _direct(statement, inputs, values, limits)
+def _short(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult | None:
+    return _summary(statement, inputs, values, limits, asking) or _direct(statement, inputs, values, limits, asking)
 
 
-def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> DirectResult | None:
+def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> DirectResult | None:
     """The answer by a query of one table, if it is no more than that."""
     if statement.direct is None or len(named := {one.name.lower() for one in statement.tables}) != 1:
         return None
     table = next((table for name, table in inputs.tables.items() if name.lower() in named), None)
     asked = None if table is None else asked_of(statement.direct, table.spec, values)
-    return None if table is None or asked is None else DirectResult(inputs.root, table, asked, limits, statement.original)
+    return None if table is None or asked is None else DirectResult(inputs.root, table, asked, limits, statement.original, asking)
 
 
-def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits) -> StatementResult:
+def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult:
     """The answer by DuckDB."""
     _take_hints(statement, inputs, values)
     makes: Makes = partial(Reading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
-        return ExplainResult(makes, inputs, limits, text, values, statement.explain == "analyze")
-    return SqlResult(makes, inputs, limits, text, values)
+        return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze")
+    return SqlResult(makes, inputs, limits, text, values, asking)
 
 
 def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:
@@ -86,7 +87,7 @@ def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> Non
             inputs.narrow[name] = narrow
 
 
-def _summary(statement: Statement, inputs: Inputs, limits: Limits, values: Parameters) -> SqlResult | None:
+def _summary(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> SqlResult | None:
     """The answer from what chunks know of themselves, if that is all that is asked."""
     asked, tables = statement.summary, list(inputs.tables.values())
     if asked is None or len(tables) != 1 or not isinstance(tables[0], PinnedVersion):
@@ -96,7 +97,7 @@ def _summary(statement: Statement, inputs: Inputs, limits: Limits, values: Param
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(inputs.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values)
+    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values, asking)
 
 
 # ---- with more conditions -------------------------------------------------------------------------------------
@@ -113,11 +114,12 @@ def _sharpened(statement: Statement, inputs: Inputs, values: Parameters, before:
 class _Before:
     """Answers small queries before the statement that they are a part of, from the same versions of its tables."""
 
-    def __init__(self, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime) -> None:
+    def __init__(self, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, asking: Asking) -> None:
         self._inputs = inputs
         self._values = values
         self._limits = replace(limits, rows=NEVER)
         self.at = at
+        self._asking = asking
         self._left = _MOST_ASKED
         self._known: dict[str, pa.Table | None] = {}
         self.scans: list[Scan] = []
@@ -140,7 +142,9 @@ class _Before:
                 return None
             named = {one.name.lower() for one in statement.tables}
             tables = {name: table for name, table in self._inputs.tables.items() if name.lower() in named}
-            result = answered(statement, Inputs(self._inputs.root, tables, {}), self._given(statement), self._limits, self.at, self)
+            result = answered(
+                statement, Inputs(self._inputs.root, tables, {}), self._given(statement), self._limits, self.at, self._asking, self
+            )
         except (QueryError, LookupError):  # it needs the rest of the statement, or is wrong
             return None
         result.is_listed = False

@@ -45,6 +45,10 @@ _KEPT = 128 << 20
 _DEEPEST = 4_000
 """Levels of a condition that can be handed on."""
 _EVALUATOR = Path("·")
+_NO_MEMORY = ("Out of Memory", "Memory allocation failure")
+"""As DuckDB says it, by the place where it was."""
+_BROKEN = (duckdb.InternalException, duckdb.FatalException)
+"""After which its database may be of no use any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +112,18 @@ class _Process:
 
     def _work(self, job: dict[str, Any]) -> None:
         last: tuple[int, Any]
+        broken = False
         try:
             _limit_memory(job["memory"])
             last = apart.DONE, getattr(self, f"_{job['kind']}")(job)
         except BaseException as e:
-            last = apart.ERROR, wrong(e)
+            last, broken = (apart.ERROR, wrong(e)), isinstance(e, _BROKEN)
         try:
             _limit_memory(None)
             self._answers.clear()
             data = pickle.dumps(last[1])
             self.busy.clear()
-            used_up = job["memory"] is not None and _reserved() > _BASE + _KEPT
+            used_up = broken or job["memory"] is not None and _reserved() > _BASE + _KEPT
             self._send(last[0], apart.USED_UP if used_up else 0, data)
         except BaseException:
             os._exit(1)  # or the other process would wait for a word that never comes
@@ -221,8 +226,8 @@ def _tables(job: dict[str, Any]) -> dict[str, Any]:
 
 def wrong(error: BaseException) -> Wrong:
     """What went wrong, as the other process is told of it."""
-    message = str(error)
-    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError)) or "Out of Memory" in message:
+    message = str(error).partition("\n\nStack Trace:")[0]
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError)) or any(one in message for one in _NO_MEMORY):
         return Wrong("memory", message.split("\n")[0].split("Error: ", 1)[-1])
     if isinstance(error, LimitError):
         return Wrong("memory", message)

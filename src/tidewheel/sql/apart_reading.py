@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.errors import CancelledError, QueryError
+from tidewheel.errors import CancelledError, LimitError, QueryError
 from tidewheel.read import apart
 from tidewheel.read.apart import Apart, Wrong, WrongError, unpacked
-from tidewheel.read.limits import Cancellable, Limits
+from tidewheel.read.limits import FREE, Cancellable, Limits
+from tidewheel.sql.asking import Asking, Used
 from tidewheel.sql.changes import Change
 from tidewheel.sql.database import working_memory
 from tidewheel.sql.explained import Explained
@@ -27,30 +28,37 @@ from tidewheel.sql.statement import Statement
 class _Clock:
     """The time of a statement: it runs while the statement is worked on, not while its reader does something else."""
 
-    def __init__(self, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
+    def __init__(self, limits: Limits, of: Cancellable, used: Used) -> None:
         self._limits = limits
         self._of = of
-        self.left = limits.seconds - spent
+        self._left = limits.seconds - used.seconds
+        self.started = used.started
         self._deadline = 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
         began = perf_counter()
-        self._deadline = began + self.left
+        self._deadline = began + self._left
         try:
             yield
         finally:
-            self.left -= perf_counter() - began
+            self._left -= perf_counter() - began
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """While a process starts: `check` is generous then."""
-        began = perf_counter()
-        self._deadline = began + self.left + apart.FREE
+        """While a process starts: `check` is generous then, once for each statement."""
+        began, free = perf_counter(), FREE - self.started
+        self._deadline = began + self._left + free
         try:
             yield
         finally:
-            self.left -= max(0.0, perf_counter() - began - apart.FREE)
+            took = perf_counter() - began
+            self.started += min(free, took)
+            self._left -= max(0.0, took - free)
+
+    def left(self) -> float:
+        """Seconds, while it runs."""
+        return self._deadline - perf_counter()
 
     def check(self) -> None:
         self.wanted()
@@ -65,14 +73,12 @@ class _Clock:
 class ApartReading:
     """Used by one thread, `interrupt` by any. `close` it in any case. What `sql/reading.py` is in this process."""
 
-    def __init__(self, inputs: Inputs, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
-        """`spent`: seconds of the limit that are used up already."""
+    def __init__(self, inputs: Inputs, limits: Limits, of: Cancellable, used: Used) -> None:
         self._inputs = inputs
         self._limits = limits
         self._memory = working_memory(limits.bytes)
-        self._clock = _Clock(limits, of, spent)
+        self._clock = _Clock(limits, of, used)
         self._apart: Apart | None = None
-        self._bound: tuple[str, Parameters, bool] | None = None
         self.scans: list[Scan] = []
 
     def bind(self, text: str, parameters: Parameters) -> None:
@@ -113,7 +119,7 @@ class ApartReading:
             work.until((apart.BOUND, apart.DONE), self._clock.check)
 
     def _open(self, asked: tuple[str, list[str], Any]) -> Iterator[pa.RecordBatch]:
-        scan = self._inputs.scan(*asked, self._limits, self._clock.left)
+        scan = self._inputs.scan(*asked, self._limits, self._clock.left())
         self.scans.append(scan)
         return iter(scan)
 
@@ -125,6 +131,17 @@ class ApartReading:
                 yield self._apart
         except WrongError as e:
             raise _error(e.wrong, self._memory, self._inputs.columns()) from None
+        except CancelledError:
+            raise
+        except LimitError:
+            if self._clock.left() > 0:
+                raise
+            raise too_late(self._limits.seconds) from None  # a scan has said so, of the seconds that were left to it
+
+    @property
+    def started(self) -> float:
+        """Seconds that processes took to start, of those that are not the statement's time."""
+        return self._clock.started
 
     def interrupt(self) -> None:
         """Whoever waits looks every few milliseconds whether the statement was cancelled."""
@@ -136,12 +153,13 @@ class ApartReading:
             work.close()
 
 
-def parsed_apart(text: str, original: str, limits: Limits) -> Statement | Change:
+def parsed_apart(text: str, original: str, limits: Limits, asking: Asking) -> Statement | Change:
     """What a long statement is; looking at it is a part of its time."""
-    clock = _Clock(limits, _Wanted())
+    clock = _Clock(limits, _Wanted(), asking.used)
     memory = working_memory(limits.bytes)
     with clock.starting():
         work = Apart({"kind": "parse", "text": text, "original": original}, iter, memory, clock.check)
+    asking.started = clock.started
     try:
         with clock.running():
             found: Statement | Change = pickle.loads(work.until((apart.DONE,), clock.check)[1])

@@ -14,6 +14,7 @@ from tidewheel.read.result import Result
 from tidewheel.sql import clock, shapes
 from tidewheel.sql.answer import answered
 from tidewheel.sql.apart_reading import parsed_apart
+from tidewheel.sql.asking import Asking
 from tidewheel.sql.changes import SYSTEM, Insert
 from tidewheel.sql.changing import changed
 from tidewheel.sql.direct_result import DirectResult
@@ -27,33 +28,43 @@ from tidewheel.sql.system import system_table
 
 
 def ask(
-    engine: Engine, text: str, parameters: Any, timeout: float | None = None, max_rows: float | None = None, max_bytes: float | None = None
+    engine: Engine,
+    text: str,
+    parameters: Any,
+    began: float,
+    timeout: float | None = None,
+    max_rows: float | None = None,
+    max_bytes: float | None = None,
 ) -> Result:
-    """The answer to a statement. All that can be wrong with it before rows are read is found here; what it changes is changed here."""
+    """The answer to a statement. All that can be wrong with it before rows are read is found here; what it changes is changed here.
+
+    `began`: when it was asked.
+    """
+    asking = Asking(began)
     if not isinstance(text, str):
         raise QueryError(f"a statement is SQL text like 'SELECT count(*) FROM taxi', not {text!r}")
     values = parameters_of(parameters)
     limits = Limits.of(engine.settings).asked_by(Query(timeout=timeout, max_rows=max_rows, max_bytes=max_bytes))
-    if (found := shapes.known(text)) is not None and (result := _at_once(engine, text, *found, values, limits)) is not None:
+    if (found := shapes.known(text)) is not None and (result := _at_once(engine, text, *found, values, limits, asking)) is not None:
         return result
-    statement = parse(text) if len(text) <= LONG else parsed_apart(text, text, limits)
+    statement = parse(text) if len(text) <= LONG else parsed_apart(text, text, limits, asking)
     if isinstance(statement, Statement):
-        return _read(engine, statement, values, limits)
+        return _read(engine, statement, values, limits, asking)
     if values and not isinstance(statement, Insert):
         raise QueryError("this statement takes no parameters: names and types are written into it")
     unlimited = replace(limits, rows=NEVER)  # of rows that are returned
-    return changed(engine, statement, lambda insert: _read(engine, _rows_of(insert, limits), values, unlimited))
+    return changed(engine, statement, lambda insert: _read(engine, _rows_of(insert, limits, asking), values, unlimited, asking))
 
 
-def _rows_of(insert: Insert, limits: Limits) -> Statement:
+def _rows_of(insert: Insert, limits: Limits, asking: Asking) -> Statement:
     """The statement that makes the rows of an INSERT."""
-    found = remembered(insert.rows, insert.text) if len(insert.rows) <= LONG else parsed_apart(insert.rows, insert.text, limits)
+    found = remembered(insert.rows, insert.text) if len(insert.rows) <= LONG else parsed_apart(insert.rows, insert.text, limits, asking)
     assert isinstance(found, Statement)
     return found
 
 
 def _at_once(
-    engine: Engine, text: str, known: shapes.Known, constants: list[str], values: Parameters, limits: Limits
+    engine: Engine, text: str, known: shapes.Known, constants: list[str], values: Parameters, limits: Limits, asking: Asking
 ) -> DirectResult | None:
     """The answer to a statement of a known shape; None if anything about it is not as plain as it looks."""
     try:
@@ -61,15 +72,15 @@ def _at_once(
     except NotFoundError:
         return None
     asked = known.asked(table.spec, constants, values)
-    return None if asked is None else DirectResult(engine.root, table, asked, limits, text)
+    return None if asked is None else DirectResult(engine.root, table, asked, limits, text, asking)
 
 
-def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limits) -> StatementResult:
+def _read(engine: Engine, statement: Statement, values: Parameters, limits: Limits, asking: Asking) -> StatementResult:
     if statement.shows_tables:
         shown = parse("SELECT name FROM system.tables ORDER BY name")
         assert isinstance(shown, Statement)
         statement = replace(shown, original=statement.original)
-    return answered(statement, _inputs(engine, statement), values, limits, clock.moment())
+    return answered(statement, _inputs(engine, statement), values, limits, clock.moment(), asking)
 
 
 def _inputs(engine: Engine, statement: Statement) -> Inputs:

@@ -13,26 +13,30 @@ from tidewheel.cluster.protocol import PinnedTable
 from tidewheel.errors import CancelledError
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.read.totals.sums import Sums
+from tidewheel.sql.asking import Asking
 from tidewheel.sql.direct import Asked
 from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
+
+_NOTICED = 0.05
+"""Seconds."""
 
 
 class DirectResult(StatementResult):
     """Planned when it is made; read when it is asked for, each time anew and over the same rows."""
 
-    def __init__(self, root: Path, table: PinnedTable, asked: Asked, limits: Limits, written: str) -> None:
-        began = perf_counter()
+    def __init__(self, root: Path, table: PinnedTable, asked: Asked, limits: Limits, written: str, asking: Asking) -> None:
         super().__init__(root, written)
         self.schema = asked.schema
         self._table = table
         self._asked = asked
         self._limits = limits
+        self._spent = asking.used.seconds
         self._rows = 1 if asked.totals is not None and asked.limit is None else None
         self._ready: Scan | None = None
         self._ready = self._last = self._scan()
         self._costs([self._last])
-        self._spent = perf_counter() - began
+        self._spent = asking.used.seconds
         self.stats.milliseconds = self._spent * 1e3
 
     def _scan(self) -> Scan:
@@ -41,7 +45,8 @@ class DirectResult(StatementResult):
             return ready
         limits: dict[str, Any] = {"max_rows": NEVER}
         if self._limits.seconds != NEVER:
-            limits["timeout"] = self._limits.seconds
+            # an error names the seconds that were given, if it takes none of them to notice
+            limits["timeout"] = max(0.0, self._limits.seconds - (self._spent if self._spent > _NOTICED else 0.0))
         if self._limits.bytes != NEVER:
             limits["max_bytes"] = self._limits.bytes
         asked = self._asked

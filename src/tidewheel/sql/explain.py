@@ -14,6 +14,7 @@ from tidewheel.model.query import Stats
 from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import Cancellable, Limits
 from tidewheel.sql.apart_reading import ApartReading
+from tidewheel.sql.asking import Asking
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.reading import Inputs, Reading
 from tidewheel.sql.result import Makes, Text
@@ -28,7 +29,9 @@ class ExplainResult(StatementResult):
     """A row for each plan. Checked when it is made, and planned when it is read; with `analyze` the statement is run then, and the plans
     say what it cost."""
 
-    def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, analyze: bool) -> None:
+    def __init__(
+        self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, asking: Asking, analyze: bool
+    ) -> None:
         super().__init__(inputs.root, text.written)
         self.schema = SCHEMA
         self._makes = makes
@@ -40,15 +43,17 @@ class ExplainResult(StatementResult):
         self._made: pa.RecordBatch | None = None
         self._lock = threading.Lock()
         self._readings: set[Reading | ApartReading] = set()
-        with self._reading(self):
-            pass
+        self._used = asking.used
+        with self._reading(self) as reading:
+            asking.started = reading.started
+        self._used = asking.used
 
     # ---- making it --------------------------------------------------------------------------------------
 
     @contextmanager
     def _reading(self, of: Cancellable) -> Iterator[Reading | ApartReading]:
         """The statement, bound: names and types are known to be right."""
-        reading = self._makes(self._inputs, self._limits, of, 0.0)
+        reading = self._makes(self._inputs, self._limits, of, self._used)
         with self._lock:
             self._readings.add(reading)
         try:

@@ -23,6 +23,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.read.apart import too_large
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
 from tidewheel.sql import monitor
+from tidewheel.sql.asking import Used
 from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.explained import Explained, explained
 from tidewheel.sql.mistakes import said_by_duckdb
@@ -78,13 +79,14 @@ class Inputs:
 class Reading:
     """Used by one thread, `interrupt` by any. `close` it in any case."""
 
-    def __init__(self, database: Database, inputs: Inputs, limits: Limits, of: Cancellable, spent: float = 0.0) -> None:
-        """`spent`: seconds of the limit that are used up already."""
+    def __init__(self, database: Database, inputs: Inputs, limits: Limits, of: Cancellable, used: Used) -> None:
         self._database = database
         self._inputs = inputs
         self._limits = limits
         self._of = of
-        self._left = limits.seconds - spent
+        self._left = limits.seconds - used.seconds
+        self._began = perf_counter()
+        self.started = used.started
         self._failures: list[BaseException] = []
         self._sound = True
         self._late = self._large = False
@@ -123,7 +125,7 @@ class Reading:
 
     def _open(self, spec: TableSpec, columns: list[str], condition: Condition | None) -> Iterable[pa.RecordBatch]:
         try:
-            scan = self._inputs.scan(spec.name, columns, condition, self._limits, self._left)
+            scan = self._inputs.scan(spec.name, columns, condition, self._limits, self._left - (perf_counter() - self._began))
         except BaseException as e:
             self._failures.append(e)
             raise
@@ -150,7 +152,9 @@ class Reading:
         assert session is not None
         if self._of.cancelled:
             raise CancelledError("the statement was cancelled; ask it again")
-        began = perf_counter()
+        if self._left <= 0:
+            raise too_late(self._limits.seconds)
+        self._began = perf_counter()
         try:
             with monitor.monitor.watching(self._left, self._limits.bytes, self._time_is_up, self._takes_too_much):
                 if threading.current_thread() is not threading.main_thread():
@@ -160,7 +164,7 @@ class Reading:
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             raise self._error(e) from None
         finally:
-            self._left -= perf_counter() - began
+            self._left -= perf_counter() - self._began
 
     def _time_is_up(self) -> None:
         self._late = True
@@ -181,7 +185,7 @@ class Reading:
             forget(self._database)
         message = str(error)
         own = next((one for one in self._failures if isinstance(one, TidewheelError) or not isinstance(one, Exception)), None)
-        if self._late:
+        if self._late or isinstance(own, LimitError) and not isinstance(own, CancelledError) and perf_counter() - self._began > self._left:
             return too_late(self._limits.seconds)
         if self._large:
             return too_large(self._limits.bytes)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.sql.apart_reading import ApartReading
+from tidewheel.sql.asking import Asking, Used
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.reading import Inputs, Reading
 from tidewheel.sql.scan import Scan
@@ -29,8 +30,8 @@ class Text(NamedTuple):
     run: str
 
 
-Makes = Callable[[Inputs, Limits, Cancellable, float], Reading | ApartReading]
-"""Makes a reading of these tables within these limits, of whose time so many seconds are spent."""
+Makes = Callable[[Inputs, Limits, Cancellable, Used], Reading | ApartReading]
+"""Makes a reading of these tables within these limits, of which so much is used up."""
 
 
 class _Life:
@@ -51,7 +52,7 @@ class _Run:
 class SqlResult(StatementResult):
     """Checked and bound when it is made; run when it is read, each time anew and over the same rows."""
 
-    def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters) -> None:
+    def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, asking: Asking) -> None:
         """`makes` a reading, each time that it is read."""
         super().__init__(inputs.root, text.written)
         self._life = _Life()
@@ -64,19 +65,19 @@ class SqlResult(StatementResult):
         self._scans: list[Scan] = []
         self._lock = threading.Lock()
         self._readings: set[Reading | ApartReading] = set()
-        self._spent = 0.0
+        self._used = asking.used
         self._ready: _Run | None = None
-        began = perf_counter()
         self._ready = self._bind(self._life)
+        asking.started = self._ready.reading.started
         _all.add(self)
         if isinstance(self._ready.reading, ApartReading):
             _waits(self)
-        self._spent = perf_counter() - began
-        self.stats.milliseconds = self._spent * 1e3
+        self._used = asking.used
+        self.stats.milliseconds = self._used.seconds * 1e3
 
     def _bind(self, of: Cancellable) -> _Run:
         """A run that is ready to begin: names and types are known to be right."""
-        reading = self._makes(self._inputs, self._limits, of, self._spent)
+        reading = self._makes(self._inputs, self._limits, of, self._used)
         try:
             reading.bind(self._text.run, self._parameters)
         except BaseException:
@@ -142,7 +143,7 @@ class SqlResult(StatementResult):
                         watch.held = 0
                 self._scans = list(reading.scans)
                 self._costs(self._scans)
-                self._returned(rows, size, self._spent + spent + perf_counter() - began)
+                self._returned(rows, size, self._used.seconds + spent + perf_counter() - began)
             finally:
                 if reading is not None:
                     self._end(reading)

@@ -283,10 +283,14 @@ def _cell(problem: _Problem, row: int) -> str:
 def _rejected(problem: _Problem) -> list[Rejected]:
     out = []
     for row in problem.rows.tolist():
-        values = {name: _json(_show(column, row)) for name, column in problem.part.columns.items()}
         reason = f"{_cell(problem, row)} {problem.one}"
-        out.append(Rejected(problem.start + row, problem.column, reason, json.dumps(values, ensure_ascii=False)))
+        out.append(Rejected(problem.start + row, problem.column, reason, row_text(problem.part.columns, row)))
     return out
+
+
+def row_text(columns: Mapping[str, Any], row: int) -> str:
+    """A row as JSON, whatever its values are."""
+    return json.dumps({name: _json(_show(column, row)) for name, column in columns.items()}, ensure_ascii=False)
 
 
 def _show(column: Any, row: int) -> Any:
@@ -305,7 +309,7 @@ def _show(column: Any, row: int) -> Any:
             value = as_bytes(one)[0].as_py()
             return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
         return " ".join(one.to_string().split())
-    except (ValueError, OverflowError, pa.ArrowException):
+    except (ValueError, ArithmeticError, pa.ArrowException):  # decimals too can be what Python does not have
         return " ".join(one.to_string().split())
 
 

@@ -81,16 +81,11 @@ def _form(type_: pa.DataType) -> int:
 
 def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[str]:
     """The columns with text that is not UTF-8, nearly always none. BadRowsError: something worse, and where."""
-    try:
-        names = data.schema.names
-        for type_ in data.schema.types:
-            _read_names(type_)
-    except UnicodeDecodeError:
-        raise BadRowsError(f"table {table!r}: the input has a column whose name is not UTF-8 text", table=table) from None
+    check_schema(data.schema, table)
     if is_sound(data):
         return frozenset()
     found = set()
-    for name, column in zip(names, data.columns, strict=True):
+    for name, column in zip(data.schema.names, data.columns, strict=True):
         for array in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
             if (why := _fault(array)) is not None:
                 raise BadRowsError(
@@ -105,11 +100,34 @@ def unreadable_text(data: pa.RecordBatch | pa.Table, table: str) -> frozenset[st
     return frozenset(found)
 
 
-def _read_names(type_: pa.DataType) -> None:
-    """Raises UnicodeDecodeError if a name inside of a type is no text."""
+def check_schema(schema: pa.Schema, table: str) -> None:
+    """Before anything else is asked of rows: whoever takes a column in the hand reads its name, and needs a class for it."""
+    if why := unspeakable(schema):
+        raise BadRowsError(f"table {table!r}: the input {why}", table=table)
+
+
+def unspeakable(schema: pa.Schema) -> str:
+    """Why columns of it, or what is inside of them, cannot even be named in Python; empty if they can."""
+    try:
+        for field in schema:
+            assert field.name is not None
+            _look_inside(field.type)
+    except UnicodeDecodeError:
+        return "has a column whose name is not UTF-8 text"
+    except KeyError:
+        return "has a column of a type that only other languages have"
+    return ""
+
+
+def _look_inside(type_: pa.DataType) -> None:
+    """Raises UnicodeDecodeError if a name inside of a type is no text, KeyError if Arrow's Python has no such type (months, say)."""
     for i in range(type_.num_fields):
         assert type_.field(i).name is not None
-        _read_names(type_.field(i).type)
+        _look_inside(type_.field(i).type)
+    if pa.types.is_dictionary(type_):
+        _look_inside(type_.value_type)
+    elif not type_.num_fields:
+        pa.nulls(0, type_)
 
 
 def settled_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.spark.sources.parsed import Parsed, Part, extra_fields, only_wanted
-from tidewheel.write.soundness import settled_rows
+from tidewheel.write.soundness import settled_rows, unspeakable
 
 
 class ArrowPayload:
@@ -44,6 +44,8 @@ class ArrowPayload:
     def _batches(self, data: pa.Buffer) -> list[pa.RecordBatch] | str:
         try:
             with pa.ipc.open_stream(data) as stream:
+                if why := unspeakable(stream.schema):
+                    return why
                 if self._reject_extra and (why := extra_fields(stream.schema.names, self._wanted)):
                     return why
                 if len(set(stream.schema.names)) < len(stream.schema.names):

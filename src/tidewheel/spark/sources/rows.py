@@ -22,7 +22,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.spark.sources.parsed import Parsed, Part, Rows
 from tidewheel.spark.sources.rules import Rules
 from tidewheel.spark.sources.time_format import TimeFormat
-from tidewheel.write.accept import Acceptor
+from tidewheel.write.accept import Acceptor, row_text
 
 Bad = tuple[int, str, str, str]
 """(its number, the column, the reason, itself as text) of a row or record."""
@@ -143,8 +143,12 @@ def _reason(error: BadRowsError) -> str:
 
 
 def _as_text(rows: Rows, row: int) -> str:
-    one = rows[row] if isinstance(rows, list) else rows.slice(row, 1).to_pylist()[0]
-    return json.dumps(one, ensure_ascii=False, default=str)
+    if isinstance(rows, list):
+        return json.dumps(rows[row], ensure_ascii=False, default=str)
+    try:
+        return json.dumps(rows.slice(row, 1).to_pylist()[0], ensure_ascii=False, default=str)
+    except (ValueError, ArithmeticError, pa.ArrowException):  # Python has no such value
+        return row_text(dict(zip(rows.schema.names, rows.columns, strict=True)), row)
 
 
 def _time_unit(field_: pa.Field, spec: TableSpec) -> str:
