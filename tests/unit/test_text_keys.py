@@ -108,7 +108,7 @@ def test_a_query_for_one_key_reads_its_leaf(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["device by device", "one hot key", "URLs"])
 def test_coders_are_learned_from_samples(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where chance is against a sample, all keys of a chunk are looked at."""
-    monkeypatch.setattr(templates, "SAMPLE", 256)
+    monkeypatch.setattr(templates, "SMALL_SAMPLE", 256)
     monkeypatch.setattr(templates, "LEAST_SAMPLE", 64)
     monkeypatch.setattr(templates, "SAMPLE_BYTES", 64)
     keys = stream(kind)

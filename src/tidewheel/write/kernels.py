@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 
 from tidewheel.model.kernels import JIT, copy_memory, unsigned, view
-from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, PERM, ROWS, STARTS, VALUES
+from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, PERM, ROWS, STARTS, VALUES
 
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
@@ -141,11 +141,26 @@ def row_order(runs, bases, batch_bases, place, out):
             out[here[j]] = first + perm[j]
 
 
+@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
+def place_keys(runs, bases, starts, leaf_rows, place, codes):
+    """The codes of leaves of more than twice leaf_rows to their places; those of all others are left alone."""
+    leaves = starts.shape[0] - 1
+    large = np.flatnonzero(np.diff(starts) > 2 * leaf_rows)
+    for r in range(runs.shape[0]):
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        keys = view(runs[r, KEYS], _ANY, np.int64)
+        here = place[bases[r] : bases[r + 1]]
+        s = view(runs[r, STARTS], leaves + 1, np.uint32)
+        for l in large:
+            for j in range(s[l], s[l + 1]):
+                codes[here[j]] = keys[perm[j]]
+
+
 @nb.njit("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])", **JIT)
 def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved):
     """Divide leaves of more than twice leaf_rows by their codes: no leaf of several codes is larger than leaf_rows then.
 
-    Returns how many leaves there are; moved[p] = where the row at p belongs in them (stable).
+    Of other leaves, no code is looked at. Returns how many leaves there are; moved[p] = where the row at p belongs in them (stable).
     """
     n = 0
     for l in range(bounds.shape[0]):
@@ -179,10 +194,11 @@ def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, move
             while out_starts[k - 1] - a > p:
                 k -= 1
             leaf[order[p]] = k - 1
-        cursor = out_starts[:n].copy()
+        cursor = out_starts[leaf[order[0]] : n].copy()
         for p in range(b - a):
-            moved[a + p] = cursor[leaf[p]]
-            cursor[leaf[p]] += 1
+            c = leaf[p] - leaf[order[0]]
+            moved[a + p] = cursor[c]
+            cursor[c] += 1
     out_starts[n] = starts[bounds.shape[0]]
     return n
 

@@ -31,6 +31,9 @@ ENOUGH = 16
 SAMPLE = 1 << 16
 """Keys that are looked at to learn a coder for what is still to come."""
 
+SMALL_SAMPLE = 1 << 15
+"""Of a tree that is divided anew: what is learned from it is looked at again."""
+
 SAMPLE_BYTES = 1 << 20
 """And bytes of them, once there are as many keys as in LEAST_SAMPLE."""
 LEAST_SAMPLE = 1 << 10
@@ -122,10 +125,10 @@ def _learned(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
 def _learned_from_some(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
     """The same from a sample: `fits` finds out where chance was against it. So that this is rare, half a leaf of it counts as one."""
     rows = view.rows
-    if rows <= 2 * SAMPLE:
+    if rows <= 2 * SMALL_SAMPLE:
         return _learned(view, coders, leaf_rows)
-    most = max(1, leaf_rows * SAMPLE // rows // 2)
-    return coders.of(coders.first.learned(sampled(view.holders[: view.count], SAMPLE), most))
+    most = max(1, leaf_rows * SMALL_SAMPLE // rows // 2)
+    return coders.of(coders.first.learned(sampled(view.holders[: view.count], SMALL_SAMPLE), most))
 
 
 def _share(rows: int, leaves: int) -> int:
