@@ -18,7 +18,7 @@ from tidewheel.model.coders import key_coder
 from tidewheel.model.codes import ALL, EXACT, TIES
 from tidewheel.model.schema import KeyRule, ip, make_spec, zorder
 from tidewheel.model.text.division import described, parsed
-from tidewheel.model.text_codes import BytesCoder, text_codes
+from tidewheel.model.text_codes import MANY, BytesCoder, text_codes
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.zorder_codes import ZOrderCoder
 from tidewheel.testing.oracle import OracleTable, plain, value_type
@@ -120,6 +120,8 @@ def test_learned_divisions(keys: list[bytes], others: list[bytes], most: int, ho
     everything = sorted({*keys, *others})
     codes = coder.codes(pa.array(everything, pa.binary()))
     assert (codes[1:] >= codes[:-1]).all()
+    again = MANY // len(everything) + 1  # so many that another kernel walks the division
+    assert (coder.codes(pa.array(everything * again, pa.binary())) == np.tile(codes, again)).all()
     greatest = coder.codes(pa.array(everything, pa.binary()), greatest=True)
     assert (greatest >= codes).all() and (greatest[1:] >= codes[:-1]).all()
     for key, code, last in zip(everything, codes.tolist(), greatest.tolist(), strict=True):

@@ -21,6 +21,7 @@ from tidewheel.model.pieces import INDEX
 from tidewheel.model.text.division import LONGEST_PREFIX
 from tidewheel.model.text_codes import BytesCoder
 from tidewheel.testing.abandon import abandon
+from tidewheel.write import templates
 
 KEYS, ROWS, BATCH, LEAF = 240, 12_000, 1_000, 32
 SETTINGS = tw.Settings(chunk_bytes=150_000, leaf_rows=LEAF)
@@ -102,6 +103,22 @@ def test_a_query_for_one_key_reads_its_leaf(tmp_path: Path, kind: str) -> None:
         assert not wh.check().problems
     with tw.open(tmp_path / "wh", settings=SETTINGS) as wh:
         check(wh.table("t"), keys, asked, flushed=True)
+
+
+@pytest.mark.parametrize("kind", ["device by device", "one hot key", "URLs"])
+def test_coders_are_learned_from_samples(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where chance is against a sample, all keys of a chunk are looked at."""
+    monkeypatch.setattr(templates, "SMALL_SAMPLE", 256)
+    monkeypatch.setattr(templates, "LEAST_SAMPLE", 64)
+    monkeypatch.setattr(templates, "SAMPLE_BYTES", 64)
+    keys = stream(kind)
+    with tw.open(tmp_path / "wh", settings=SETTINGS) as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="key")
+        for first in range(0, ROWS, BATCH):
+            table.insert(rows(keys[first : first + BATCH], first))
+        check(table, keys, sorted(set(keys))[::12], flushed=False)
+        table.flush()
+        check(table, keys, sorted(set(keys))[::12], flushed=True)
 
 
 def test_keys_that_begin_otherwise_are_told_apart_in_memory(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 JIT = {"nogil": True, "cache": True}
@@ -30,6 +30,30 @@ def view(address, n, dtype):
     return nb.carray(_pointer(address, dtype), (n,), dtype)
 
 
+@intrinsic
+def eight_bytes(typing_context, address, offset):
+    """The eight bytes so far behind an address, wherever it is, in the machine's order."""
+
+    def generate(context, builder, signature, args):
+        byte, eight = context.get_value_type(types.uint8), context.get_value_type(types.uint64)
+        at = builder.gep(builder.inttoptr(args[0], byte.as_pointer()), [args[1]])
+        return builder.load(builder.bitcast(at, eight.as_pointer()), align=1)
+
+    return types.uint64(types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_memory(typing_context, to, given, n):
+    """n bytes from one address to another. They do not overlap."""
+
+    def generate(context, builder, signature, args):
+        byte = context.get_value_type(types.uint8).as_pointer()
+        cgutils.raw_memcpy(builder, builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
 if nb.config.DISABLE_JIT:  # the kernels as plain Python, for a test and for a debugger
 
     class _Memory:
@@ -40,6 +64,12 @@ if nb.config.DISABLE_JIT:  # the kernels as plain Python, for a test and for a d
 
     def view(address, n, dtype):
         return np.asarray(_Memory(address, n, dtype))
+
+    def copy_memory(to, given, n):
+        view(to, n, np.uint8)[:] = view(given, n, np.uint8)
+
+    def eight_bytes(address, offset):
+        return np.uint64(int.from_bytes(view(address + offset, 8, np.uint8).tobytes(), "little"))
 
 
 @nb.njit(inline="always")

@@ -12,8 +12,11 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.codes import NOWHERE, TIES, Codes, KeyIntervals, Mask, OneColumn, Refusal, plain, through_dictionary
-from tidewheel.model.text.division import Node, as_bytes, byte_addresses, compiled, described, keys_of, parsed
+from tidewheel.model.text.division import Node, as_bytes, byte_addresses, compiled, described, keys_of, parsed, paths
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+
+MANY = 256
+"""Keys in one array from which on a division is laid out for many keys."""
 
 
 class BytesCoder(OneColumn):
@@ -32,6 +35,8 @@ class BytesCoder(OneColumn):
         self._node: Node | None = None
         self._table: npt.NDArray[np.int64] | None = None
         self._address = 0
+        self._paths: npt.NDArray[np.int64] | None = None
+        self._has_paths: bool | None = None
 
     @property
     def node(self) -> Node:
@@ -52,6 +57,13 @@ class BytesCoder(OneColumn):
             self._address = self._table.ctypes.data
         return self._address
 
+    def _paths_at(self, keys: int) -> int:
+        """Address of the division as kernels walk it for many keys; 0 if these are few, or if there is none."""
+        if self._has_paths is None and keys >= MANY:
+            self._paths = None if self.node.is_plain else paths(self.node)
+            self._has_paths = self._paths is not None  # last: other threads look at it first
+        return self._paths.ctypes.data if self._has_paths and self._paths is not None else 0
+
     def with_prefix(self, prefix: bytes, number: int = 0) -> BytesCoder:
         return self if (prefix, number) == (self.prefix, self.number) else BytesCoder(self.columns[0], self.type, prefix, number)
 
@@ -65,7 +77,7 @@ class BytesCoder(OneColumn):
         out = np.empty(len(array), np.int64)
         if len(array):
             offsets, wide, data, _keep = byte_addresses(array)
-            byte_codes(offsets, wide, data, len(array), self.address, 255 if greatest else 0, out)
+            byte_codes(offsets, wide, data, len(array), self.address, self._paths_at(len(array)), 255 if greatest else 0, out)
         return out
 
     def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
@@ -78,7 +90,7 @@ class BytesCoder(OneColumn):
         """Whether these keys of one code are all the same, and no other key has the code (but for zero bytes added to it)."""
         from tidewheel.model.text.learning import one_text
 
-        key = one_text(as_bytes(plain(keys)))
+        key = one_text(plain(keys))
         least, most = keys_of(self.node, code)
         return key is not None and key.rstrip(b"\0") == least and most is not None and len(key) <= len(most)
 
@@ -125,9 +137,14 @@ def text_intervals(coders: Sequence[BytesCoder], lo: bytes | None, hi: bytes | N
     """The keys from lo to hi under each of many coders."""
     if lo is not None and hi is not None and lo > hi:
         return [NOWHERE] * len(coders)
-    first = [INT64_MIN] * len(coders) if lo is None else text_codes(coders, lo).tolist()
-    last = [INT64_MAX] * len(coders) if hi is None else first if hi == lo else text_codes(coders, hi).tolist()
-    return [KeyIntervals(np.array([a]), np.array([b]), TIES) for a, b in zip(first, last, strict=True)]
+    return [KeyIntervals(first, last, TIES) for first, last in zip(*text_ends(coders, lo, hi), strict=True)]
+
+
+def text_ends(coders: Sequence[BytesCoder], lo: bytes | None, hi: bytes | None) -> tuple[Codes, Codes]:
+    """The codes of lo and of hi under each of many coders, a row each."""
+    first = np.full(len(coders), INT64_MIN) if lo is None else text_codes(coders, lo)
+    last = np.full(len(coders), INT64_MAX) if hi is None else first if hi == lo else text_codes(coders, hi)
+    return first.reshape(-1, 1), last.reshape(-1, 1)
 
 
 def text_codes(coders: Sequence[BytesCoder], key: bytes) -> Codes:

@@ -16,7 +16,6 @@ from tidewheel.model.pieces import (
     BOUNDS,
     CODER,
     COLUMNS,
-    DATA,
     GENERATION_HI,
     GENERATION_LO,
     GENERATION_WIDTH,
@@ -521,45 +520,6 @@ def copy_bits(pieces, segments, column, slot, out):
         for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
             p = offset + (np.int64(perm[i]) if some else i)
             out[at] = np.uint8(1) if address == 0 else (bits[p >> 3] >> np.uint8(p & 7)) & np.uint8(1)
-            at += 1
-
-
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1])", **JIT)
-def var_ends(pieces, segments, column, wide, ends):
-    """Offsets of the strings of all segments, one more than rows. Returns the total."""
-    at = 0
-    total = np.int64(0)
-    ends[0] = 0
-    for s in range(segments.shape[0]):
-        row = pieces[segments[s, 0]]
-        some = row[PERM] != 0
-        perm = view(row[PERM], row[ROWS], np.uint32)
-        narrow = view(row[column + VALUES], _GREATEST, np.int32)
-        broad = view(row[column + VALUES], _GREATEST, np.int64)
-        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
-            r = np.int64(perm[i]) if some else i
-            total += broad[r + 1] - broad[r] if wide else np.int64(narrow[r + 1]) - np.int64(narrow[r])
-            at += 1
-            ends[at] = total
-    return total
-
-
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1], uint8[::1])", **JIT)
-def copy_bytes(pieces, segments, column, wide, ends, out):
-    at = 0
-    for s in range(segments.shape[0]):
-        row = pieces[segments[s, 0]]
-        some = row[PERM] != 0
-        perm = view(row[PERM], row[ROWS], np.uint32)
-        narrow = view(row[column + VALUES], _GREATEST, np.int32)
-        broad = view(row[column + VALUES], _GREATEST, np.int64)
-        for i in range(segments[s, 1], segments[s, 1] + segments[s, 2]):
-            r = np.int64(perm[i]) if some else i
-            first = broad[r] if wide else np.int64(narrow[r])
-            size = ends[at + 1] - ends[at]
-            text = view(row[column + DATA] + first, size, np.uint8)
-            for j in range(size):
-                out[ends[at] + j] = text[j]
             at += 1
 
 

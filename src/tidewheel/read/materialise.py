@@ -14,6 +14,7 @@ from tidewheel.model.pieces import BITS, COLUMNS, FIXED, OTHER, PERM, SLOTS, VAL
 from tidewheel.read import kernels as k
 from tidewheel.read.limits import Watch
 from tidewheel.read.scan import Found, Matrix, verify
+from tidewheel.read.texts import kernels as texts
 
 if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
@@ -112,15 +113,15 @@ def _column(found: Found, segments: Matrix, c: int, rows: int, type_: pa.DataTyp
         k.copy_wide(pieces, segments, slot, width, np.frombuffer(out, np.uint8))
         return pa.Array.from_buffers(type_, rows, [validity, out])
     wide = kind == VAR64
-    watch.take(8 * rows)
-    ends = np.empty(rows + 1, np.int64)
-    total = k.var_ends(pieces, segments, slot, int(wide), ends)
+    watch.take((8 if wide else 4) * (rows + 1))
+    ends = pa.allocate_buffer((8 if wide else 4) * (rows + 1))
+    total = texts.copy_ends(pieces, segments, slot, int(wide), ends.address)
     if total > _MOST_BYTES and not wide:
         raise TooLongError
     watch.take(total)
     data = pa.allocate_buffer(total)
-    k.copy_bytes(pieces, segments, slot, int(wide), ends, np.frombuffer(data, np.uint8))
-    return pa.Array.from_buffers(type_, rows, [validity, pa.py_buffer(ends if wide else ends.astype(np.int32)), data])
+    texts.copy_bytes(pieces, segments, slot, int(wide), np.frombuffer(data, np.uint8))
+    return pa.Array.from_buffers(type_, rows, [validity, ends, data])
 
 
 class TooLongError(Exception):

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.pieces import COLUMNS, SLOTS, VAR32, VAR64
 from tidewheel.read import kernels as k
 from tidewheel.read.coordinator import Scan
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
 from tidewheel.read.remote import loaded_bytes, resident
 from tidewheel.read.scan import Found, Matrix
+from tidewheel.read.texts.kernels import within
 
 
 def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -30,7 +33,7 @@ def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int |
         yield from _read(scan, segments, columns, size, watch)
         return
     left = enough
-    for group in _split(found.segments, size):
+    for group in (found.segments,) if found.rows <= size else _split(found.segments, size):
         refined = _refine(scan, group, watch)
         yield from _read(scan, refined, columns, size, watch)
         if left is not None:
@@ -61,8 +64,7 @@ def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watc
                 yield slice_of(here, segment, columns)
         segments = segments[~long]
     if len(segments):
-        small = segments is found.segments and found.rows <= size
-        for group in (segments,) if small else _split(segments, size):
+        for group in (segments,) if found.rows <= size else _split(segments, size):
             check_blocks(found, group, columns, watch)
             for here, part in resident(found, group, columns, watch):
                 yield from _copied(here, part, columns, watch)
@@ -82,18 +84,17 @@ def _copied(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> I
 
 def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     """Values decide: keep the marked rows whose key really matches."""
-    marked = segments[:, 3] != 0
-    if not marked.any():
-        return segments
     found = scan.found
-    doubtful = segments[marked]
+    marked = segments[:, 3] != 0
+    every = segments is found.segments and found.doubtful == len(segments)  # as nearly always, if one key is asked for
+    if not every and not marked.any():
+        return segments
+    doubtful = segments if every else segments[marked]
     columns = scan.coordinator.columns(found.version.coder.columns)
     check_blocks(found, doubtful, columns, watch)
-    held = watch.held
-    checks = [scan.check(copy(here, part, columns, watch)) for here, part in resident(found, doubtful, columns, watch)]
-    watch.held = held
-    keep = checks[0] if len(checks) == 1 else np.concatenate(checks)
-    if keep.all():  # as nearly always, if many rows have the key
+    checks = [_matching(scan, here, part, columns, watch) for here, part in resident(found, doubtful, columns, watch)]
+    keep, kept = checks[0] if len(checks) == 1 else (np.concatenate([keep for keep, _ in checks]), sum(kept for _, kept in checks))
+    if kept == len(keep):  # as nearly always, if many rows have the key
         sure = segments.copy()
         sure[:, 3] = 0
         return sure
@@ -101,6 +102,22 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     n = k.refine(doubtful, keep.view(np.uint8), out)
     both = np.concatenate([segments[~marked], out[:n]])
     return both[np.lexsort((both[:, 1], both[:, 0]))]  # in rising order, as a scan leaves them: others rely on it
+
+
+def _matching(scan: Scan, found: Found, segments: Matrix, columns: Columns, watch: Watch) -> tuple[npt.NDArray[np.bool_], int]:
+    """Which rows of these segments have a key that is asked for, and how many."""
+    bounds, (c, *_) = scan.keys.texts, columns.numbers
+    if bounds is None or columns.shape.kinds[c] not in (VAR32, VAR64):
+        held = watch.held
+        keep = scan.check(copy(found, segments, columns, watch))
+        watch.held = held
+        return keep, int(np.count_nonzero(keep))
+    keep = np.empty(int(segments[:, 2].sum()), np.bool_)
+    lo, hi = (np.frombuffer(bound or b"", np.uint8).copy() for bound in bounds)
+    wide = int(columns.shape.kinds[c] == VAR64)
+    slot = COLUMNS + SLOTS * c
+    kept = within(found.pieces, segments, slot, wide, lo, int(bounds[0] is not None), hi, int(bounds[1] is not None), keep.view(np.uint8))
+    return keep, kept
 
 
 def _split(segments: Matrix, size: int) -> Iterator[Matrix]:

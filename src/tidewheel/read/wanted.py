@@ -12,7 +12,7 @@ from tidewheel.index.regions import WORTH
 from tidewheel.index.version import Version
 from tidewheel.model.codes import EVERYWHERE, TIES, KeyCoder, KeyIntervals
 from tidewheel.model.pieces import CODER
-from tidewheel.model.text_codes import BytesCoder, text_intervals
+from tidewheel.model.text_codes import BytesCoder, text_ends, text_intervals
 
 FEW = 4
 """Coders for which bounds are encoded without a look at whose chunks can have the keys."""
@@ -43,6 +43,11 @@ class Wanted:
     def intervals(self) -> KeyIntervals:
         """Under the table's first coder."""
         return self._known if self._texts is None else text_intervals([self._texts], self._lo, self._hi)[0]
+
+    @property
+    def texts(self) -> tuple[bytes | None, bytes | None] | None:
+        """The bounds, if keys are texts or bytes and there are bounds."""
+        return None if self._texts is None else (self._lo, self._hi)
 
     def within(self, version: Version, t0: int, t1: int) -> tuple[Matrix | None, Matrix, Matrix, Matrix]:
         """(chunks, slots, klo, khi): descriptors of the chunks whose region can meet the query (None: look at all), and the arguments of
@@ -77,5 +82,4 @@ class Wanted:
             slots[number] = slot
             texts.append(coder)
         assert self._texts is not None
-        found = text_intervals(texts or [self._texts], self._lo, self._hi)
-        return slots, np.array([one.lo for one in found]), np.array([one.hi for one in found])
+        return slots, *text_ends(texts or [self._texts], self._lo, self._hi)

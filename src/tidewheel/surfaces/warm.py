@@ -29,16 +29,22 @@ def kernels() -> list[ModuleType]:
     """The modules with kernels: they compile when they are imported, or come from the cache."""
     import tidewheel.index.kernels
     import tidewheel.model.kernels
+    import tidewheel.model.text.kernels
     import tidewheel.read.kernels
+    import tidewheel.read.texts.kernels
     import tidewheel.read.totals.kernels
     import tidewheel.write.kernels
+    import tidewheel.write.sound.kernels
 
     return [
         tidewheel.index.kernels,
         tidewheel.model.kernels,
+        tidewheel.model.text.kernels,
         tidewheel.read.kernels,
+        tidewheel.read.texts.kernels,
         tidewheel.read.totals.kernels,
         tidewheel.write.kernels,
+        tidewheel.write.sound.kernels,
     ]
 
 

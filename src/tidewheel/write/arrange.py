@@ -173,7 +173,7 @@ def _divided(
 ) -> tuple[Codes, Codes]:
     """Divide what the template left too large by key, as far as keys differ. Returns starts and bounds, and changes `place`."""
     codes, moved = room.array(len(place), np.int64), room.array(len(place), np.uint32)
-    k.place_columns(matrix, _targets((KEYS, 8, codes)), bases, place)
+    k.place_keys(matrix, bases, starts, leaf_rows, place, codes)
     most = len(bounds) + 2 * (len(place) // leaf_rows) + 2
     out_starts, out_bounds = np.empty(most + 1, np.int64), np.empty(most, np.int64)
     n = k.divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved)

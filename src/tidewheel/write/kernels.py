@@ -5,8 +5,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, unsigned, view
-from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, PERM, ROWS, STARTS, VALUES
+from tidewheel.model.kernels import JIT, copy_memory, unsigned, view
+from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, PERM, ROWS, STARTS, VALUES
 
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
@@ -141,11 +141,26 @@ def row_order(runs, bases, batch_bases, place, out):
             out[here[j]] = first + perm[j]
 
 
+@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
+def place_keys(runs, bases, starts, leaf_rows, place, codes):
+    """The codes of leaves of more than twice leaf_rows to their places; those of all others are left alone."""
+    leaves = starts.shape[0] - 1
+    large = np.flatnonzero(np.diff(starts) > 2 * leaf_rows)
+    for r in range(runs.shape[0]):
+        perm = view(runs[r, PERM], runs[r, ROWS], np.uint32)
+        keys = view(runs[r, KEYS], _ANY, np.int64)
+        here = place[bases[r] : bases[r + 1]]
+        s = view(runs[r, STARTS], leaves + 1, np.uint32)
+        for l in large:
+            for j in range(s[l], s[l + 1]):
+                codes[here[j]] = keys[perm[j]]
+
+
 @nb.njit("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])", **JIT)
 def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved):
     """Divide leaves of more than twice leaf_rows by their codes: no leaf of several codes is larger than leaf_rows then.
 
-    Returns how many leaves there are; moved[p] = where the row at p belongs in them (stable).
+    Of other leaves, no code is looked at. Returns how many leaves there are; moved[p] = where the row at p belongs in them (stable).
     """
     n = 0
     for l in range(bounds.shape[0]):
@@ -179,10 +194,11 @@ def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, move
             while out_starts[k - 1] - a > p:
                 k -= 1
             leaf[order[p]] = k - 1
-        cursor = out_starts[:n].copy()
+        cursor = out_starts[leaf[order[0]] : n].copy()
         for p in range(b - a):
-            moved[a + p] = cursor[leaf[p]]
-            cursor[leaf[p]] += 1
+            c = leaf[p] - leaf[order[0]]
+            moved[a + p] = cursor[c]
+            cursor[c] += 1
     out_starts[n] = starts[bounds.shape[0]]
     return n
 
@@ -310,71 +326,4 @@ def place_bytes(runs, column, wide, bases, place, ends, out):
             i = np.int64(perm[j])
             first = ends[here[j]]
             size = ends[np.int64(here[j]) + 1] - first
-            text = view(runs[r, column + DATA] + (broad[i] if wide else np.int64(narrow[i])), size, np.uint8)
-            for b in range(size):
-                out[first + b] = text[b]
-
-
-@nb.njit("int64(int64, int64, int64)", **JIT)
-def _unset(bits, offset, n):
-    """How many of n bits are 0."""
-    memory = view(bits, (offset + n + 7) // 8, np.uint8)
-    count = 0
-    for j in range(offset, offset + n):
-        count += 1 - ((memory[j >> 3] >> (j & 7)) & 1)
-    return count
-
-
-@nb.njit("boolean(int64, int64)", **JIT)
-def _is_ascii(at, n):
-    """Whether none of n bytes has its highest bit set; most of them are taken eight at a time, where eight may lie."""
-    head = min(-at % 8, n)
-    words = (n - head) // 8
-    some = np.uint8(0)
-    for byte in view(at, head, np.uint8):
-        some |= byte
-    many = np.uint64(0)
-    for word in view(at + head, words, np.uint64):
-        many |= word
-    for byte in view(at + head + 8 * words, n - head - 8 * words, np.uint8):
-        some |= byte
-    return some < 128 and many & np.uint64(0x8080808080808080) == 0
-
-
-@nb.njit(inline="always")
-def _is_plain(offsets, rows, data, is_bytes):
-    """Whether the offsets never decrease, and all data is ASCII, or bytes."""
-    falls = 0
-    for r in range(rows):  # counted, not looked for: then it is done several at a time
-        falls += offsets[r + 1] < offsets[r]
-    first, last = np.int64(offsets[0]), np.int64(offsets[rows])
-    return falls == 0 and (is_bytes or _is_ascii(data + first, last - first))
-
-
-@nb.njit("int64(int64, int64[::1], int64[::1])", **JIT)
-def to_look_at(array, columns, forms):
-    """The place in `columns` of the first that is not certainly sound, or -1.
-
-    `array` is a record batch's Arrow C data structure (as for `column_slots`) whose buffers are known to be as long as they must be, and
-    whose first and last offsets lie inside the data. Certain are a right count of nulls, offsets that never decrease, and text that is
-    ASCII from end to end; other text is left to Arrow. `forms`: 0 for values of a fixed width; with offsets of 32 bits, 1 for text and 2
-    for bytes; with offsets of 64 bits, 3 and 4.
-    """
-    children = view(view(array, 7, np.int64)[6], _ANY, np.int64)
-    for i in range(columns.shape[0]):
-        child = view(children[columns[i]], 7, np.int64)
-        rows, nulls, offset = child[0], child[1], child[2]
-        if offset < 0:
-            return i
-        buffers = view(child[5], 3, np.int64)
-        if nulls > 0 and (buffers[0] == 0 or _unset(buffers[0], offset, rows) != nulls):
-            return i
-        if rows == 0 or forms[i] == 0:
-            continue
-        if forms[i] <= 2:
-            good = _is_plain(view(buffers[1] + 4 * offset, rows + 1, np.int32), rows, buffers[2], forms[i] == 2)
-        else:
-            good = _is_plain(view(buffers[1] + 8 * offset, rows + 1, np.int64), rows, buffers[2], forms[i] == 4)
-        if not good:
-            return i
-    return -1
+            copy_memory(out.ctypes.data + first, runs[r, column + DATA] + (broad[i] if wide else np.int64(narrow[i])), size)

@@ -34,7 +34,7 @@ def is_sound(data: pa.RecordBatch | pa.Table) -> bool:
 
 
 class Look:
-    """`is_sound` for batches of one schema, in as little time as can be: numbers cost nothing, and ASCII text is looked at by a kernel."""
+    """`is_sound` for batches of one schema, in as little time as can be: numbers cost nothing, and text is looked at by a kernel."""
 
     def __init__(self, schema: pa.Schema) -> None:
         forms = [_form(type_) for type_ in schema.types]
@@ -63,14 +63,14 @@ class Look:
         return all(_settled(column) is column for column in columns)
 
     def _to_look_at(self, batch: pa.RecordBatch) -> int:
-        from tidewheel.write.kernels import to_look_at
+        from tidewheel.write.sound.kernels import to_look_at
 
         capsule = batch.__arrow_c_array__()[1]
         return int(to_look_at(address_of(capsule, b"arrow_array"), self._known, self._forms))
 
 
 def _form(type_: pa.DataType) -> int:
-    """As `kernels.to_look_at` has it; -1 for types of which there is more to be known."""
+    """As `sound.kernels.to_look_at` has it; -1 for types of which there is more to be known."""
     t = pa.types
     plain = t.is_integer(type_) or t.is_floating(type_) or t.is_boolean(type_) or t.is_timestamp(type_) or t.is_duration(type_)
     if plain or t.is_date32(type_) or t.is_fixed_size_binary(type_):

@@ -31,13 +31,21 @@ ENOUGH = 16
 SAMPLE = 1 << 16
 """Keys that are looked at to learn a coder for what is still to come."""
 
+SMALL_SAMPLE = 1 << 15
+"""Of a tree that is divided anew: what is learned from it is looked at again."""
+
+SAMPLE_BYTES = 1 << 20
+"""And bytes of them, once there are as many keys as in LEAST_SAMPLE."""
+LEAST_SAMPLE = 1 << 10
+
 
 def first_template(sample: Batch, coders: Coders, leaves: int, shape: Shape) -> Template:
     """From the first batch that arrives."""
     coder = coders.first
     if coder.learns:
         column = sample.data.column(coder.columns[0])
-        coder = coders.of(coder.learned([_some(column, SAMPLE)], _share(min(SAMPLE, len(column)), leaves)))
+        some = _some(column, max(LEAST_SAMPLE, min(SAMPLE, SAMPLE_BYTES * len(column) // max(1, column.nbytes))))
+        coder = coders.of(coder.learned([some], _share(len(some), leaves)))
     return Template(divide(sample.coded_by(coder, shape).codes, leaves), coder)
 
 
@@ -51,7 +59,7 @@ def better_template(view: TreeView, template: Template, coders: Coders, leaf_row
         return None
     coder = template.coder
     if coder.learns:
-        coder = _learned(view, coders, leaf_rows)
+        coder = _learned_from_some(view, coders, leaf_rows)
         if coder is template.coder and not uneven:
             return None
     return Template(divide(all_codes(view, coder), template.leaves), coder)
@@ -112,6 +120,15 @@ def surely_unfit(view: TreeView, template: Template) -> bool:
 def _learned(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
     keys = [run.keys for run in view.holders[: view.count]]
     return coders.of(coders.first.learned(keys, leaf_rows))
+
+
+def _learned_from_some(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
+    """The same from a sample: `fits` finds out where chance was against it. So that this is rare, half a leaf of it counts as one."""
+    rows = view.rows
+    if rows <= 2 * SMALL_SAMPLE:
+        return _learned(view, coders, leaf_rows)
+    most = max(1, leaf_rows * SMALL_SAMPLE // rows // 2)
+    return coders.of(coders.first.learned(sampled(view.holders[: view.count], SMALL_SAMPLE), most))
 
 
 def _share(rows: int, leaves: int) -> int:

@@ -32,6 +32,10 @@ MOST_DEPTH = 256
 HEAD, FIELDS = 3, 6
 """Numbers at the beginning of a table, and numbers of each node."""
 
+PATH_FIELDS = 8
+"""Numbers of each node in `paths`: a line of the cache."""
+MOST_PATH_BYTES = 1 << 22
+
 Table = npt.NDArray[np.int64]
 
 
@@ -144,6 +148,42 @@ def compiled(root: Node) -> Table:
     shared += b"\0" * (16 - len(shared) % 8)  # kernels read eight bytes at a time
     head = np.array([n, w, int(root.is_plain)], np.int64)
     return np.concatenate([head, fields.ravel(), words, child, gaps, np.frombuffer(shared, np.int64)])
+
+
+def paths(root: Node) -> Table | None:
+    """The same division laid out for kernels that encode many keys; None if it would be too large.
+
+    Of each node it has all bytes that lead to its words, so that a key can be compared once, at the end of its way, and words in blocks of
+    eight, filled up with numbers that no word reaches. Behind a block of words are that of their children and that of the pieces.
+    """
+    nodes: list[Node] = []
+    _collect(root, nodes)
+    number = {id(node): i for i, node in enumerate(nodes)}
+    starts = np.zeros(len(nodes) + 1, np.int64)
+    np.cumsum([len(node.words) for node in nodes], out=starts[1:])
+    fields = np.zeros((FIELDS, len(nodes)), np.int64)
+    gaps = np.zeros(int(starts[-1]) + len(nodes), np.int64)
+    _number_pieces(root, number, starts, fields, gaps, 0)
+    rooms = [-(-(len(node.words) + 8) // 8) * 8 if node.words else 0 for node in nodes]
+    firsts = PATH_FIELDS * len(nodes) + np.concatenate([[0], np.cumsum(3 * np.array(rooms, np.int64))])
+    table = np.full(int(firsts[-1]), np.iinfo(np.int64).max, np.int64)
+    ways: list[bytes] = [root.shared] * len(nodes)
+    size, begin = 0, 8 * len(table)
+    for i, node in enumerate(nodes):
+        way, words, first, room = ways[i], len(node.words), int(firsts[i]), rooms[i]
+        pieces = gaps[starts[i] + i : starts[i] + i + words + 1]
+        table[PATH_FIELDS * i : PATH_FIELDS * (i + 1)] = (len(way), begin + size, words, 8 * first, room, pieces[0], 0, 0)
+        size += len(way)
+        if size > MOST_PATH_BYTES:
+            return None
+        for j, (word, child) in enumerate(zip(node.words, node.children, strict=True)):
+            below = number[id(child)]
+            ways[below] = way + word + child.shared
+            table[first + j], table[first + room + j] = int.from_bytes(word, "big"), 8 * PATH_FIELDS * below
+        if words:
+            table[first + 2 * room : first + 2 * room + words + 1] = pieces
+    data = b"".join(ways).ljust(-(-(size + 8) // 8) * 8, b"\0")  # kernels read eight bytes at a time
+    return np.concatenate([table, np.frombuffer(data, np.int64)])
 
 
 def _collect(node: Node, out: list[Node]) -> None:

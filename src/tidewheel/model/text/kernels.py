@@ -11,14 +11,17 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from tidewheel.model.kernels import JIT, view
-from tidewheel.model.text.division import FIELDS, HEAD
+from tidewheel.model.kernels import JIT, eight_bytes, view
+from tidewheel.model.text.division import FIELDS, HEAD, PATH_FIELDS
 
 NODES, WORDS, PLAIN = range(HEAD)
 """The first numbers of a table. PLAIN: one node, words of eight bytes, codes without an ordinal."""
 SKIP_AT, SKIP_SIZE, FIRST, COUNT, LOW, HIGH = range(FIELDS)
 """A node's numbers, each an array of NODES numbers after the head: where its shared bytes lie and how many there are, its first
 divided word and how many there are, the ordinals of keys below and above its shared bytes."""
+PATH_SIZE, PATH_AT, PATH_WORDS, PATH_FIRST, PATH_ROOM, PATH_ORDINAL = range(6)
+"""A node's numbers in `division.paths`: size and place of all bytes on the way to its words, how many words are divided, where they lie,
+numbers from a word to its child and from there to the ordinal of the piece before it; the ordinal of the only piece if there is no word."""
 
 _LEAST = np.int64(-9223372036854775808)
 _GREATEST = np.int64(9223372036854775807)
@@ -145,55 +148,77 @@ def _code(table, text, size, pad):
         return np.int64(((np.uint64(ordinal) << np.uint64(48)) | np.uint64(this)) ^ np.uint64(0x8000000000000000))
 
 
+@nb.njit("int64(int64, int64, int64)", **JIT)
+def _slow_code(table, text, size):
+    """`_code` by itself: what few texts need is not to be in the way of the others."""
+    return _code(table, text, size, 0)
+
+
 @nb.njit(inline="always")
-def _divided_code(table, text, size):
-    """The same for a text that has all bytes its nodes share, as nearly all have, with few branches. Others: by `_code`."""
-    head = view(table, HEAD, np.int64)
-    nodes = head[NODES]
-    words = head[WORDS]
-    field = view(table + 8 * HEAD, FIELDS * nodes, np.int64)
-    word = view(table + 8 * (HEAD + FIELDS * nodes), words, np.int64)
-    child = view(table + 8 * (HEAD + FIELDS * nodes + words), words, np.int64)
-    gap = view(table + 8 * (HEAD + FIELDS * nodes + 2 * words), words + nodes, np.int64)
+def _differs(text, given, n):
+    """0 if the text begins with these n bytes. Neither they nor the text are fewer than eight bytes in memory."""
+    if n < 8:
+        return (eight_bytes(text, 0) ^ eight_bytes(given, 0)) << np.uint64(64 - 8 * n) if n else np.uint64(0)
+    differs = eight_bytes(text, n - 8) ^ eight_bytes(given, n - 8)
+    for j in range(n >> 3):
+        differs |= eight_bytes(text, 8 * j) ^ eight_bytes(given, 8 * j)
+    return differs
+
+
+@nb.njit(inline="always")
+def _word_of_many(text, size, at):
+    """`_word` of a text that has eight bytes or more, without a branch."""
+    first = min(at, size - 8)
+    missing = 8 * (at - first)
+    word = _big_endian(text + first) << np.uint64(missing & 63)
+    return word if missing < 64 else np.uint64(0)
+
+
+@nb.njit(inline="always")
+def _plain_code(table, text, size, shared, n):
+    """The code of one text under a table that is PLAIN."""
+    if size < 8 or n > size or _differs(text, shared, n):
+        return _slow_code(table, text, size)
+    return np.int64(_word_of_many(text, size, n) ^ np.uint64(0x8000000000000000))
+
+
+@nb.njit(inline="always")
+def _walked_code(table, paths, text, size):
+    """The code of one text under a table that is not PLAIN, down the same tree as `division.paths` lays it out.
+
+    It goes down by words alone, as if the text had all bytes that its nodes share, and looks in the end whether it has. Nearly all texts
+    do, and each step has few branches that depend on the text. For the others there is `_code`.
+    """
+    if size < 8:
+        return _slow_code(table, text, size)
     node = np.int64(0)
-    at = np.int64(0)
     while True:
-        n = field[SKIP_SIZE * nodes + node]
-        if at + n > size or size < 8:
-            return _code(table, text, size, 0)
-        shared = table + field[SKIP_AT * nodes + node]
-        differs = np.uint64(0)
-        for j in range(n >> 3):
-            differs |= _big_endian(text + at + 8 * j) ^ _big_endian(shared + 8 * j)
-        rest = n & 7
-        if rest:  # eight bytes that end with them, or begin with them: never any outside of the text (the table has some on both sides)
-            if at + n >= 8:
-                tail = _big_endian(text + at + n - 8) ^ _big_endian(shared + n - 8)
-                differs |= tail << np.uint64(64 - 8 * rest)
-            elif at + 8 <= size:
-                differs |= (_big_endian(text + at) ^ _big_endian(shared)) >> np.uint64(64 - 8 * rest)
-            else:
-                return _code(table, text, size, 0)
-        if differs:
-            return _code(table, text, size, 0)
-        at += n
-        this = np.int64(_word(text, size, at, 0) >> np.uint64(16))
-        base = field[FIRST * nodes + node]
-        left = field[COUNT * nodes + node]
-        end = base + left
-        while left > 8:
+        record = view(paths + node, PATH_FIELDS, np.int64)
+        at = record[PATH_SIZE]
+        this = np.int64(_word_of_many(text, size, at) >> np.uint64(16))
+        left = record[PATH_WORDS]
+        if left == 0:
+            ordinal = record[PATH_ORDINAL]
+            break
+        first = paths + record[PATH_FIRST]
+        room = record[PATH_ROOM]
+        while left > 7:
             half = left >> 1
-            base += half if word[base + half - 1] < this else 0
+            first += 8 * half if view(first, half, np.int64)[half - 1] < this else 0
             left -= half
+        word = view(first, 8, np.int64)
         below = np.int64(0)
-        for i in range(left):
-            below += np.int64(word[base + i] < this)
-        base += below
-        if base < end and word[base] == this:
-            node = child[base]
-            at += 6
-            continue
-        return np.int64(((np.uint64(gap[base + node]) << np.uint64(48)) | np.uint64(this)) ^ np.uint64(0x8000000000000000))
+        for i in range(8):  # behind the words are numbers greater than any word
+            below += np.int64(word[i] < this)
+        found = first + 8 * below
+        next_ = view(found + 8 * room, 1, np.int64)[0]
+        if view(found, 1, np.int64)[0] != this:
+            ordinal = view(found + 16 * room, 1, np.int64)[0]
+            break
+        node = next_
+    if at > size or _differs(text, paths + record[PATH_AT], at):
+        return _slow_code(table, text, size)
+    return np.int64(((np.uint64(ordinal) << np.uint64(48)) | np.uint64(this)) ^ np.uint64(0x8000000000000000))
 
 
 @nb.njit(inline="always")
@@ -208,22 +233,22 @@ def _span(offsets, wide, i):
     return np.int64(both[0]), np.int64(both[1])
 
 
-@nb.njit("void(int64, int64, int64, int64, int64, int64, int64[::1])", **JIT)
-def byte_codes(offsets, wide, data, n, table, pad, out):
-    """Order-preserving codes of n texts; with pad 255, of the greatest texts that begin with them."""
+@nb.njit("void(int64, int64, int64, int64, int64, int64, int64, int64[::1])", **JIT)
+def byte_codes(offsets, wide, data, n, table, paths, pad, out):
+    """Order-preserving codes of n texts; with pad 255, of the greatest texts that begin with them. `paths`: of the table, or 0."""
     if pad == 0 and view(table, HEAD, np.int64)[PLAIN]:
+        field = view(table + 8 * HEAD, FIELDS, np.int64)
         for i in range(n):
             a, b = _span(offsets, wide, i)
-            out[i] = _code(table, data + a, b - a, 0)
-        return
-    if pad == 0:
+            out[i] = _plain_code(table, data + a, b - a, table + field[SKIP_AT], field[SKIP_SIZE])
+    elif pad == 0 and paths:
         for i in range(n):
             a, b = _span(offsets, wide, i)
-            out[i] = _divided_code(table, data + a, b - a)
-        return
-    for i in range(n):
-        a, b = _span(offsets, wide, i)
-        out[i] = _code(table, data + a, b - a, 255)
+            out[i] = _walked_code(table, paths, data + a, b - a)
+    else:
+        for i in range(n):
+            a, b = _span(offsets, wide, i)
+            out[i] = _code(table, data + a, b - a, pad)
 
 
 @nb.njit("void(int64[::1], uint8[::1], int64[::1])", **JIT)

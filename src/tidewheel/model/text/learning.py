@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.model.text.division import MOST_DEPTH, MOST_NODES, WORD, Node, byte_addresses
+from tidewheel.model.text.division import MOST_DEPTH, MOST_NODES, WORD, Node, as_bytes, byte_addresses
 from tidewheel.model.text.kernels import in_common, sizes, words_at
 
 Rows = npt.NDArray[np.uint32]
@@ -23,11 +23,11 @@ def learned(array: pa.Array, most: int) -> Node:
 
 
 def one_text(array: pa.Array) -> bytes | None:
-    """The text that all of these are; None if they differ."""
+    """The text that all of these are, as bytes; None if they differ."""
     *at, array = byte_addresses(array)
     out = np.empty(3, np.int64)
     in_common(*at, np.arange(len(array), dtype=np.uint32), out)
-    return bytes(array[0].as_py()) if out[0] == out[1] == out[2] else None
+    return bytes(as_bytes(array.slice(0, 1))[0].as_py()) if out[0] == out[1] == out[2] else None
 
 
 class _Learner:

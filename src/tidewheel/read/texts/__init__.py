@@ -1,0 +1,1 @@
+"""Texts where they lie: which of them a query asks for, and copies of them."""

@@ -1,0 +1,1 @@
+"""Whether columns from outside are sound, by their addresses."""
