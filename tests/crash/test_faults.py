@@ -5,8 +5,8 @@ in a run without faults first. To run one case alone, give its name, as a failur
 
     TIDEWHEEL_CASE="append 3: crash after half the bytes" pytest tests/crash/test_faults.py -k two_servers
 
-Of the default durability, of recovery and of backups every fourth plan is tried, of other durabilities and two servers every twelfth, where
-chunks leave their table every tenth or thirtieth, beginning where the seed says, which is printed (TIDEWHEEL_SEED=n). With
+Of the default durability, of recovery and of backups every sixth plan is tried, of other durabilities and two servers every 18th, where
+chunks leave their table every 15th or 45th, beginning where the seed says, which is printed (TIDEWHEEL_SEED=n). With
 TIDEWHEEL_SOAK=1 nothing is left out: also what equals a case before, and every kind of power failure for each fault.
 """
 
@@ -151,17 +151,17 @@ DEATHS = {"memory": "kill", "process": "both", "fsync": "power"}
 @pytest.mark.parametrize("durability", DEATHS)
 def test_one_server(folder: Path, durability: str) -> None:
     cycle = long if durability == "process" else short
-    share = 4 if durability == "process" else 12
+    share = 6 if durability == "process" else 18
     Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), cycle, deaths=DEATHS[durability], share=share).all()
 
 
 def test_two_servers(folder: Path) -> None:
-    Enumeration(folder, tw.Settings(durability="process", leaf_rows=4, indexing_servers=2), short, share=12).all()
+    Enumeration(folder, tw.Settings(durability="process", leaf_rows=4, indexing_servers=2), short, share=18).all()
 
 
 @pytest.mark.parametrize("durability", ["process", "fsync"])
 def test_recovery(folder: Path, durability: str) -> None:
-    deaths, share = ("power", 12) if durability == "fsync" else ("kill", 4)
+    deaths, share = ("power", 18) if durability == "fsync" else ("kill", 6)
     Enumeration(folder, tw.Settings(durability=durability, leaf_rows=4), again, before=short, deaths=deaths, share=share).all()
 
 
@@ -169,10 +169,10 @@ def test_recovery(folder: Path, durability: str) -> None:
 def test_replaced(folder: Path, durability: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "MANY_REMOVED", 1)  # what left is also forgotten
     settings, deaths = tw.Settings(durability=durability, leaf_rows=4), DEATHS[durability]
-    share = 10 if durability == "process" else 30
+    share = 15 if durability == "process" else 45
     Enumeration(folder, settings, replaced, deaths=deaths, share=share).all()
     Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=share).all()
 
 
 def test_backup(folder: Path) -> None:
-    Enumeration(folder, tw.Settings(durability="memory", leaf_rows=4), saved, deaths="power", share=4).all()
+    Enumeration(folder, tw.Settings(durability="memory", leaf_rows=4), saved, deaths="power", share=6).all()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tests.conftest import SOAK
 from tests.integration.owners import OwnerProcess
 from tidewheel.model.delivery import SliceId
 from tidewheel.surfaces import cli
@@ -274,6 +275,7 @@ def test_check_backup_and_restore(place: Path) -> None:
         assert wh.table("taxi").rows == 3500
 
 
+@pytest.mark.skipif(not SOAK, reason="in the soak: test_kill runs the command")
 def test_torture(tmp_path: Path) -> None:
     code, shown = typed(tmp_path, "torture", "--seconds", "20", "--kills", "1", "--streams", "1")
     assert code == 0 and "Traceback" not in shown, shown

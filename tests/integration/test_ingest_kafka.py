@@ -27,7 +27,7 @@ from tidewheel.errors import InputError, NotFoundError, SchemaError, SparkError
 from tidewheel.spark import java
 from tidewheel.spark.jars import resolve
 
-MESSAGES = 1_000_000 if SOAK else 30_000
+MESSAGES = 1_000_000 if SOAK else 12_000
 
 
 @pytest.fixture(scope="module")

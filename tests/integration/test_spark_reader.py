@@ -147,7 +147,7 @@ def conditions(draw: s.DrawFn, depth: int = 1) -> str:
     return draw(s.sampled_from(["", "NOT "])) + f"({column} {one})"
 
 
-@settings(max_examples=examples(4))
+@settings(max_examples=examples(2))
 @given(asked=s.lists(conditions(), min_size=10, max_size=10), table=s.sampled_from(["t", "z"]))
 def test_any_filter(spark: SparkSession, root: Path, asked: list[str], table: str) -> None:  # noqa: F811
     """Spark reads through us and through nothing at all; all filters of an example in one job."""

@@ -210,6 +210,7 @@ def plain(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "JAVA_HOME": str(home), "SPARK_LOCAL_DIRS": str(tmp_path)}
 
 
+@pytest.mark.skipif(not SOAK, reason="in the soak: a foreign session is tried without it")
 def test_spark_submit_knows_the_format(taxi: Path, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(

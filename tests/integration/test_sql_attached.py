@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tests.conftest import examples
 from tests.integration.owners import OwnerProcess
 from tests.property.sql_statements import Statements
 from tests.property.test_sql_conformance import answers
@@ -70,7 +71,7 @@ def test_what_runs_in_a_process_apart_reads_the_owners_rows(twin: Twin) -> None:
 
 def test_statements_have_the_answers_of_duckdb(twin: Twin) -> None:
     statements = Statements(21)
-    for _ in range(250):
+    for _ in range(examples(100)):
         statement = statements.one()
         ours, theirs = answers(twin, statement)
         if isinstance(theirs, str):

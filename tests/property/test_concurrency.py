@@ -16,7 +16,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import SOAK
 
-SECONDS = 60.0 if SOAK else 5.0
+SECONDS = 60.0 if SOAK else 3.0
 SCHEMA = pa.schema(
     [
         ("ts", pa.timestamp("us")),

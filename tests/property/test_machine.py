@@ -293,4 +293,4 @@ def _counter(rows: list[dict[str, Any]]) -> Counter[Any]:
 @pytest.mark.timeout(20 * 300 if SOAK else 300)
 def test_machine() -> None:
     with mock.patch("tidewheel.read.scan.MANY_HOLES", 2):  # so that few masks are sieved by
-        run_state_machine_as_test(Machine, settings=settings(max_examples=examples(40), stateful_step_count=25))
+        run_state_machine_as_test(Machine, settings=settings(max_examples=examples(20), stateful_step_count=25))

@@ -13,7 +13,7 @@ from tests.conftest import SOAK, check_nothing_left
 from tests.property.sql_statements import Statements
 from tests.sql_tables import Twin, make, told
 
-COUNT = 20_000 if SOAK else 1_000
+COUNT = 20_000 if SOAK else 600
 SEEDS = (1, 2, 3, 4)
 
 

@@ -26,7 +26,7 @@ from tests.property.sql_statements import Statements
 from tests.sql_tables import told
 
 BATCHES, EACH = 240, 12
-ASKED = examples(200)
+ASKED = examples(100)
 MADE = {"trips": sql_tables.trips, "spots": sql_tables.spots, "words": sql_tables.words, "flows": sql_tables.flows}
 """How rows of each table are made, in the order in which a batch goes into them."""
 

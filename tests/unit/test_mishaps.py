@@ -46,13 +46,13 @@ def test_partitions_at_the_end_of_int64(tmp_path: Path) -> None:
         assert table.rows == 4
 
 
-@pytest.mark.parametrize("where", ["appear", "commit"])
+@pytest.mark.parametrize("where", ["appear_each", "commit"])
 def test_a_failing_replace_changes_nothing(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with tw.open(tmp_path) as wh:
         table = table_of(wh)
         table.insert(some(10))
         table.flush()
-        target: Any = {"appear": LocalFiles, "commit": SqlCatalog}[where]
+        target: Any = {"appear_each": LocalFiles, "commit": SqlCatalog}[where]
         real = getattr(target, where)
 
         def fail(*args: Any, **more: Any) -> Any:
@@ -74,7 +74,7 @@ def test_threads_survive_a_disk_that_fails_and_files_that_cannot_be_removed(tmp_
         table = table_of(wh)
         table.insert(some(10))
         with monkeypatch.context() as broken:
-            broken.setattr(LocalFiles, "appear", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+            broken.setattr(LocalFiles, "appear_each", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
             broken.setattr(LocalFiles, "remove", lambda *_: (_ for _ in ()).throw(PermissionError("read-only")))
             with pytest.raises(tw.StorageError, match="read-only"):
                 table.flush()

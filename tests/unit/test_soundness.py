@@ -254,6 +254,26 @@ def test_lists_whose_items_have_another_name_are_stored_as_the_table_names_them(
     assert wh.check().ok and table.query(order_by="k").to_arrow()["c"].to_pylist() == values
 
 
+@pytest.mark.parametrize("door", ["insert", "replace", "bulk"])
+def test_a_schema_that_names_the_items_otherwise_than_its_columns(wh: tw.Warehouse, door: str) -> None:
+    """Arrow makes such batches, since it takes both types for equal; Spark's came so."""
+    items = pa.list_(pa.struct([("a", pa.int64())]))
+    table = table_for(wh, items)
+    column = pa.array([None, [], [{"a": 1}]], pa.list_(pa.field("element", items.value_type)))
+    batch = rows_with(column)
+    batch = pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)
+    if door == "bulk":
+        engine: Any = table._engine
+        load = engine.begin_load()
+        with ChunkMaker(engine.engine.root, engine.spec, load) as maker:
+            maker.add(batch, "error")
+        engine.commit_load(load.job, [maker.written], False)
+    else:
+        DOORS[door](table, batch)
+    table.flush()
+    assert wh.check().ok and table.query(order_by="k").to_arrow()["c"].to_pylist() == [None, [], [{"a": 1}]]
+
+
 def test_a_name_that_is_not_text(wh: tw.Warehouse) -> None:
     table = table_for(wh, pa.string())
     data = bytearray(stream(TEXT, [rows_with(pa.array(["x"]))]).to_pybytes())

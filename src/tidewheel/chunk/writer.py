@@ -22,6 +22,7 @@ from tidewheel.chunk.format import (
     stored_schema,
     zoned_columns,
 )  # fmt: skip
+from tidewheel.model.arrays import named_as
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.model.records import ChunkRecord, TableRecord
@@ -73,7 +74,7 @@ def write_chunk(
     leaves = content.leaves
 
     # 1. the columns, with the codes and generations that they do not show themselves
-    columns = list(content.batch.columns)
+    columns = [named_as(c, f.type) for c, f in zip(content.batch.columns, spec.schema, strict=True)]  # names are part of checksums
     if spec.direct_key < 0:
         columns.append(pa.array(content.codes))
     if spec.direct_time < 0:

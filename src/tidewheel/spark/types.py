@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidewheel.errors import QueryError, SchemaError
+from tidewheel.model.arrays import named_as
 from tidewheel.model.dead_letters import HIDDEN
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.write.casts import UNFIT, NeverFits, convert
@@ -239,7 +240,8 @@ def conform(spec: TableSpec, given: pa.Schema) -> Deliver:
     places = [given.get_field_index(name) for name in schema.names]
     if any(i < 0 or given.field(i).type != f.type for i, f in zip(places, schema, strict=True)):
         return lambda batch: batch
-    return lambda batch: pa.RecordBatch.from_arrays([batch.column(i) for i in places], schema=schema)
+    wanted = list(zip(places, schema.types, strict=True))
+    return lambda batch: pa.RecordBatch.from_arrays([named_as(batch.column(i), type_) for i, type_ in wanted], schema=schema)
 
 
 _WIDENS = {("int", "float"), ("int", "decimal"), ("decimal", "int"), ("decimal", "float"), ("date", "timestamp")}
