@@ -25,8 +25,8 @@ setup: $(WARM)  ## make .venv, install Tidewheel and Spark in it, compile and ca
 demo: setup  ## a minute: Spark streams a simulated taxi fleet into a warehouse while another process queries it
 	@$(PY) -m tidewheel.surfaces.cli demo
 
-# Files stay together, those with Spark in one worker, the longest first: tests/conftest.py.
-PYTEST  := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Files stay together, those with Spark in one worker, the longest first (tests/conftest.py). Three workers on two cores: one often waits.
+PYTEST  := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 quick: setup  ## the unit and property tests, without Java
 	@$(PYTEST) tests/unit tests/property tests/compat tests/conformance

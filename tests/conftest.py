@@ -1,4 +1,4 @@
-"""For all tests: Hypothesis profiles, no test may leave threads or open warehouses behind, and how two workers share the files."""
+"""For all tests: Hypothesis profiles, no test may leave threads or open warehouses behind, and how the workers share the files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPARK_FILES = {
 """They share one session, which belongs to a process: one worker has all of them, and no other starts a Java for them."""
 
 LONGEST = ("test_stream_campaign", "test_spark_session", "test_faults", "test_corruption", "test_demo", "test_kill", "test_sql_conformance")
-"""Begun before the others, so that the two workers end together."""
+"""Begun before the others, so that the workers end together."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
