@@ -25,7 +25,6 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
-from tidewheel.model.arrays import has_dictionary
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import SliceId
 from tidewheel.spark.sources.decode import FileDecoder, MessageDecoder
@@ -199,13 +198,22 @@ def own_rows(table: tw.Table, number: int) -> pa.Table:
 
 
 def texts(rows: pa.Table) -> Counter[str]:
-    """Rows as text, in any order; dictionaries by their values, since one row may have several."""
+    """Rows as text, in any order."""
+    return Counter(" | ".join(_text(column[i]) for column in rows.columns) for i in range(rows.num_rows))
 
-    def text(column: pa.ChunkedArray, i: int) -> str:
-        return repr(column[i].as_py()) if has_dictionary(column.type) else str(column.slice(i, 1).to_string())
 
-    rows = rows.combine_chunks()
-    return Counter(" | ".join(text(column, i) for column in rows.columns) for i in range(rows.num_rows))
+def _text(value: pa.Scalar) -> str:
+    """A value as text, without what lies under its nulls; dictionaries by their values. Python has not all of them, so Arrow tells them."""
+    t = pa.types
+    if not value.is_valid:
+        return "null"
+    if t.is_dictionary(value.type):
+        return _text(value.dictionary[value.index.as_py()])
+    if t.is_struct(value.type):
+        return "{" + ", ".join(_text(value[i]) for i in range(value.type.num_fields)) + "}"
+    if t.is_nested(value.type) and hasattr(value, "values"):
+        return "[" + ", ".join(map(_text, value.values)) + "]"
+    return str(pa.array([value], value.type).to_string())
 
 
 def _rows(batch: pa.RecordBatch, spec: Any) -> pa.Table | None:
