@@ -17,7 +17,7 @@ import pyarrow as pa
 import tidewheel as tw
 from benchmarks.report import Bar, Options, Report
 from tidewheel.chunk.mappings import MAPPINGS
-from tidewheel.write.load import ChunkMaker
+from tidewheel.write.chunk_maker import ChunkMaker
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.float64())])
 ROWS = 10

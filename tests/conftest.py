@@ -65,10 +65,10 @@ def examples(n: int) -> int:
 
 def check_nothing_left() -> None:
     """Fails if a thread of ours or an open warehouse is left; then closes it, so that the next test starts clean."""
-    seats = sys.modules.get("tidewheel.seat")
-    left = [str(root) for root in seats._seats] if seats is not None else []
-    if seats is not None and left:
-        seats._leave_all()
+    current_engine = sys.modules.get("tidewheel.cluster.current_engine")
+    left = [str(root) for root in current_engine._engines] if current_engine is not None else []
+    if current_engine is not None and left:
+        current_engine._leave_all()
     monitors = sys.modules.get("tidewheel.sql.monitor")
     linger = monitors._LINGER if monitors is not None else 0.0
     if monitors is not None:

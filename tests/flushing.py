@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tidewheel.engine import LocalEngine
+from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.write.publish import FlushJob, Publisher
 
 PATIENCE = 30.0

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.version import __version__ as __version__
+from tidewheel.release import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tidewheel.care.restore import restore
     from tidewheel.errors import (
         BadRowsError,
         CorruptionError,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     )
     from tidewheel.errors import CancelledError as CancelledError
     from tidewheel.errors import CorruptionWarning as CorruptionWarning
+    from tidewheel.maintenance.restore import restore
     from tidewheel.model.delivery import Ack
     from tidewheel.model.schema import epoch, ip, zorder
     from tidewheel.read.result import Result
@@ -38,7 +38,7 @@ _HOMES = {
     "Result": "tidewheel.read.result",
     "Ack": "tidewheel.model.delivery",
     "Settings": "tidewheel.settings",
-    "restore": "tidewheel.care.restore",
+    "restore": "tidewheel.maintenance.restore",
     "zorder": "tidewheel.model.schema",
     "ip": "tidewheel.model.schema",
     "epoch": "tidewheel.model.schema",

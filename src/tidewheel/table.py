@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import TableEngine
+from tidewheel.cluster.current_engine import CurrentEngine
+from tidewheel.engine.protocol import TableEngine
 from tidewheel.env.deadline import Within, check_seconds
 from tidewheel.errors import CorruptionWarning
 from tidewheel.metrics import TableMetrics
@@ -16,7 +17,6 @@ from tidewheel.model.delivery import Ack, TableState
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
-from tidewheel.seat import Seat
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pds
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class Table:
     """Rows of one schema, keyed and timed. Every call may be made from any thread."""
 
-    def __init__(self, seat: Seat, table: TableEngine) -> None:
-        self._seat = seat
+    def __init__(self, current: CurrentEngine, table: TableEngine) -> None:
+        self._current = current
         self._table = table
 
     @property
     def _engine(self) -> TableEngine:
         """The table of the engine that is in use now."""
         if self._table.lost:
-            self._table = self._seat.table(self._table)
+            self._table = self._current.table(self._table)
         return self._table
 
     @property

@@ -8,14 +8,14 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from tidewheel.cluster.protocol import Engine
+from tidewheel.cluster.current_engine import CurrentEngine, open_engine
+from tidewheel.engine.protocol import Engine
 from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, SettingsError
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
 from tidewheel.read.result import Result
-from tidewheel.seat import Seat, open_seat
 from tidewheel.settings import Settings
 from tidewheel.table import Table
 
@@ -32,19 +32,19 @@ def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> W
         raise SettingsError(f"{path}: this version keeps a warehouse in a local folder; give a path")
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(f"settings is a tw.Settings, not {settings!r}")
-    return Warehouse(open_seat(path, settings))
+    return Warehouse(open_engine(path, settings))
 
 
 class Warehouse:
     """Tables in a folder. Every call may be made from any thread."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, current: CurrentEngine) -> None:
+        self._current = current
         self._open = True
 
     @property
     def _engine(self) -> Engine:
-        return self._seat.engine()
+        return self._current.engine()
 
     def create_table(
         self, name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str | None = None, if_exists: str = "error"
@@ -53,10 +53,10 @@ class Warehouse:
 
         `partition`: "15 minutes", "1 hour" (the default; a day where times are days), "7 days", "1 month", "1 year".
         """
-        return Table(self._seat, self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
+        return Table(self._current, self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
 
     def table(self, name: str) -> Table:
-        return Table(self._seat, self._live().table(name))
+        return Table(self._current, self._live().table(name))
 
     def tables(self) -> list[str]:
         """The names of all tables."""
@@ -84,7 +84,7 @@ class Warehouse:
         """
         began = perf_counter()
         with Within(timeout):  # first: what is loaded here takes its time, too
-            from tidewheel.sql.ask import ask
+            from tidewheel.sql.run import ask
 
             return ask(self._live(), statement, parameters, began, timeout, max_rows, max_bytes)
 
@@ -117,14 +117,14 @@ class Warehouse:
 
     def _live(self) -> Engine:
         if not self._open:
-            raise ClosedError(f"the warehouse {self._seat.root} was closed; open it again")
-        return self._seat.engine()
+            raise ClosedError(f"the warehouse {self._current.root} was closed; open it again")
+        return self._current.engine()
 
     def close(self) -> None:
         """Flush all tables and let go of the warehouse. May be called twice."""
         if self._open:
             self._open = False
-            self._seat.leave()
+            self._current.leave()
 
     def __enter__(self) -> Warehouse:
         return self
@@ -135,7 +135,7 @@ class Warehouse:
     def __repr__(self) -> str:
         names = self.tables() if self._open else []
         return (
-            f"<Warehouse {self._seat.root}: {len(names)} table{'' if len(names) == 1 else 's'}>"
+            f"<Warehouse {self._current.root}: {len(names)} table{'' if len(names) == 1 else 's'}>"
             if self._open
-            else f"<Warehouse {self._seat.root}, closed>"
+            else f"<Warehouse {self._current.root}, closed>"
         )

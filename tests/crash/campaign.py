@@ -24,8 +24,8 @@ from tests.crash.campaign_source import Feed
 from tests.servers.children import die_with_parent
 from tests.servers.kafka import JARS, Broker
 from tidewheel.cluster.attached import AttachedEngine
-from tidewheel.cluster.protocol import TableEngine
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
+from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import NotFoundError, TidewheelError
 from tidewheel.model.query import Query
 

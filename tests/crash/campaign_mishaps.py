@@ -81,7 +81,7 @@ def kill_owner(root: Path) -> int | None:
     pid = owner_of(root)
     with suppress(psutil.Error):
         # the file stays when its process is gone, and numbers are used again
-        if pid is not None and {"tidewheel.surfaces.owner", str(root)} <= set((process := psutil.Process(pid)).cmdline()):
+        if pid is not None and {"tidewheel.surfaces.owner_process", str(root)} <= set((process := psutil.Process(pid)).cmdline()):
             process.kill()
             return pid
     return None

@@ -18,7 +18,7 @@ import tidewheel as tw
 from tests.conftest import SOAK
 from tests.crash.world import World
 from tidewheel.env.faults import DEADLY, FAULTS, Fault, Plan
-from tidewheel.env.platter import Loss
+from tidewheel.env.power_loss import Loss
 from tidewheel.testing.faulty_catalog import CATALOG_FAULTS
 
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))

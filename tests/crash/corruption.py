@@ -26,10 +26,10 @@ import tidewheel as tw
 from tests.conftest import SOAK
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
-from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.chunk.remote_chunk import RemoteChunk
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.errors import CorruptionError, TidewheelError
 from tidewheel.index.version import ChunkSet, Version
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
 
@@ -188,7 +188,7 @@ class Target:
         more = (beyond_of(tw.Settings()),) if mapped else (LeafCache(1 << 22),)
         chunk = make(self.record, self._local.spec, publisher.shape, coder, self.file, *more)
         version = Version(1, ChunkSet(publisher.shape.width, [chunk]), (), (), (), publisher.coders.first)
-        return LocalResult(self._local.coordinator, version, query).to_arrow()
+        return LocalResult(self._local.planner, version, query).to_arrow()
 
 
 def ways(at: int) -> list[tuple[int, bool]]:

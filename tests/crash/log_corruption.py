@@ -24,7 +24,7 @@ import pyarrow as pa
 import tidewheel as tw
 from tests.conftest import SOAK
 from tests.crash.corruption import STEP, Campaign, ways
-from tidewheel.env.files import LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.model.records import TableRecord
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import accept, arrow_input, log

@@ -25,11 +25,11 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
+from tidewheel.ingest.decode import FileDecoder, MessageDecoder
+from tidewheel.ingest.row_maker import RowMaker
+from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import SliceId
-from tidewheel.spark.sources.decode import FileDecoder, MessageDecoder
-from tidewheel.spark.sources.rows import RowMaker
-from tidewheel.spark.sources.rules import FILES, Rules
 from tidewheel.testing.strategies import PAYLOADS
 from tidewheel.testing.values import column
 from tidewheel.write.accept import accept

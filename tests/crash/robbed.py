@@ -25,7 +25,7 @@ from pathlib import Path
 
 import tidewheel as tw
 from tests.crash.crowd import SCHEMA, package
-from tidewheel import seat
+from tidewheel.cluster import current_engine
 from tidewheel.errors import CorruptionError, FencedError, FormatError, LimitError, NotFoundError, QueryError
 
 LATE = 1.0
@@ -45,7 +45,7 @@ class Robbed:
         try:
             if self.wh is None:
                 self.wh = tw.open(self.root)
-                self.out.write(f"opened {time.monotonic()} {'owns' if self.wh._seat._engine.owns else 'attached'}\n")
+                self.out.write(f"opened {time.monotonic()} {'owns' if self.wh._current._engine.owns else 'attached'}\n")
             return self.wh.table("t")  # never made here: another warehouse may be in the place of ours
         except (tw.TidewheelError, OSError) as e:
             self.trouble(e)
@@ -90,7 +90,7 @@ class Robbed:
 
     def step(self, table: tw.Table) -> None:
         assert self.wh is not None
-        attached = not self.wh._seat._engine.owns
+        attached = not self.wh._current._engine.owns
         self.attached += attached
         what = self.rng.random()
         began = time.monotonic()
@@ -120,5 +120,5 @@ if __name__ == "__main__":
         warm.create_table("t", SCHEMA, time="ts", key="who").insert(package(0, 0))
         warm.sql("SELECT sum(i) FROM t WHERE who = 1 AND i % 2 = 0").to_arrow()
         warm.table("t").flush()
-    seat._take = partial(seat._take, anew=True)  # never make a new one: the folder may come back
+    current_engine._take = partial(current_engine._take, anew=True)  # never make a new one: the folder may come back
     Robbed(Path(root), int(who), Path(journal), Path(stop), int(seed), float(timeout)).run()

@@ -11,10 +11,10 @@ import pytest
 
 import tidewheel as tw
 from tests.crash.book import SCHEMA, Row, arrow, rows_of
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.env.faults import FaultyDisk
-from tidewheel.owner import OwnedEngine
 from tidewheel.testing.faulty_catalog import FaultyCatalog
-from tidewheel.testing.seats import held
+from tidewheel.testing.fixed_engine import held
 from tidewheel.write import flush
 
 ROWS = 200

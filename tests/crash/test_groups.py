@@ -14,13 +14,13 @@ import pytest
 import tidewheel as tw
 from tests.conftest import SOAK
 from tests.flushing import PATIENCE, seal_together
-from tidewheel.engine import LocalEngine
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.env.faults import CRASHES, Crashed, Fault, FaultyDisk, Plan
 from tidewheel.errors import TidewheelError
-from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon, quiet_deaths
 from tidewheel.testing.faulty_catalog import FaultyCatalog
-from tidewheel.testing.seats import held
+from tidewheel.testing.fixed_engine import held
 from tidewheel.write import flush
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])

@@ -22,15 +22,15 @@ import pytest
 from rich.console import Console
 
 from tests.conftest import SOAK
-from tidewheel.surfaces.torture import command
-from tidewheel.surfaces.torture.drive import Progress, Request, Torturer
+from tidewheel.programs.torture import live_view
+from tidewheel.programs.torture.drive import Progress, Request, Torturer
 
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or (time.time() if SOAK else 1))
 FOREVER = 1e9  # seconds: the kills are counted
 
 
 def torture(folder: Path, request: Request) -> Progress:
-    print(f"TIDEWHEEL_SEED={SEED}: {command.again(request)}")
+    print(f"TIDEWHEEL_SEED={SEED}: {live_view.again(request)}")
     progress = Progress()
     Torturer(request, folder, progress, threading.Event()).run()
     print(progress.kills, "kills,", progress.kills_in_recovery, "while opening;", progress.counts(), progress.recovery)
@@ -60,11 +60,11 @@ def test_an_ingest_that_fails_by_itself_is_an_error(tmp_path: Path) -> None:
 def test_the_command_prints_the_proof(tmp_path: Path) -> None:
     screen = io.StringIO()
     request = Request(FOREVER, 1, SEED, streams=2, keep=tmp_path / "kept")
-    assert command.run(request, Console(file=screen, width=100)) == 0
+    assert live_view.run(request, Console(file=screen, width=100)) == 0
     out = screen.getvalue()
     assert "1 kill in" in out and "0 holes, 0 duplicates" in out and "Something is wrong" not in out
     assert (tmp_path / "kept" / "round-1" / "journal").exists()
-    assert command.run(replace(request, keep=tmp_path / "other", durability="never heard of"), Console(file=screen, width=100)) == 1
+    assert live_view.run(replace(request, keep=tmp_path / "other", durability="never heard of"), Console(file=screen, width=100)) == 1
     assert f"tidewheel torture --seconds {FOREVER:g} --kills 1 --seed {SEED}" in screen.getvalue()
 
 

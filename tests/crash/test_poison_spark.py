@@ -29,7 +29,7 @@ from tests.crash.campaign_mishaps import kill_owner
 from tests.crash.poison_child import texts
 from tests.crash.poison_frames import TABLES, Frame, file, frame
 from tests.integration.spark_session import spark  # noqa: F401
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
 from tidewheel.model.query import Query
 
 pytest.importorskip("pyspark")

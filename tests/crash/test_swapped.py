@@ -23,10 +23,10 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import examples
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.errors import TidewheelError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 from tidewheel.testing.abandon import abandon
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
-from tidewheel.env.platter import Loss
+from tidewheel.env.power_loss import Loss
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import tidewheel as tw
 from tests.crash.book import SCHEMA, Book, Entry, Row, arrow, batch, rows_of
-from tidewheel.engine import LocalEngine
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_engine import LocalEngine
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.faults import Crashed, FaultyDisk, Plan
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
-from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon, stacks
 from tidewheel.testing.faulty_catalog import FaultyCatalog
-from tidewheel.testing.seats import held
+from tidewheel.testing.fixed_engine import held
 
 T = TypeVar("T")
 HANGS = 10.0

@@ -72,7 +72,7 @@ class OwnerProcess:
 
 
 def _main() -> None:
-    from tidewheel.owner import OwnedEngine
+    from tidewheel.cluster.owner import OwnedEngine
     from tidewheel.settings import Settings
 
     engines: dict[str, OwnedEngine] = {}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.typed import shell
-from tidewheel import seat
+from tidewheel.cluster import current_engine
 
 _BLOCK = re.compile(
     r"^<!-- given\n(?P<given>.*?)^-->$|^(?P<not_run><!-- not run: .*? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -60,7 +60,7 @@ def read_here(page: Path, folder: Path, change: Callable[[str], str]) -> str:
             raise
         finally:
             os.chdir(before)
-            seat._leave_all()  # as when a reader ends Python: some pages leave their warehouse open
+            current_engine._leave_all()  # as when a reader ends Python: some pages leave their warehouse open
         out.seek(0)
         return out.read()
 

@@ -24,16 +24,16 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
-from tidewheel.cluster import address, held, requests, server
+from tidewheel.cluster import address, listener, requests, sessions
 from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
-from tidewheel.engine import LocalEngine
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.errors import ClosedError, FencedError, InputError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64())])
@@ -77,13 +77,13 @@ def attached(owned: OwnedEngine) -> Iterator[AttachedEngine]:
     engine.close()
 
 
-def listener(engine: OwnedEngine) -> server.Listener:
+def listener_of(engine: OwnedEngine) -> listener.Listener:
     assert engine.listener is not None
     return engine.listener
 
 
 def results(engine: OwnedEngine) -> int:
-    handlers = listener(engine)._handlers
+    handlers = listener_of(engine)._handlers
     assert handlers is not None
     return handlers.sessions.results
 
@@ -111,8 +111,8 @@ def test_an_owner_that_does_not_listen(root: Path) -> None:
 def test_an_owner_that_cannot_listen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(address, "unix_location", lambda path: "nonsense")
     engine = OwnedEngine(root, Settings())
-    assert listener(engine).wait(60)
-    assert listener(engine).failure is not None
+    assert listener_of(engine).wait(60)
+    assert listener_of(engine).failure is not None
     with pytest.raises(OwnedError, match="it cannot listen"):
         attach(root, wait=0.1)
     engine.create(SPEC, "error").insert(rows(10), None, "error")  # but the warehouse works
@@ -145,10 +145,10 @@ def test_an_address_that_somebody_takes_away(root: Path, owned: OwnedEngine, tak
 def test_the_address_of_another_owner_in_the_place_of_ours(root: Path) -> None:
     """An owner that is late to listen, and whose folder was moved away meanwhile, leaves the address of the next one alone."""
     late = OwnedEngine(root, Settings(), listen=False)
-    door = server.Listener(late, root, late.epoch, place=Path(late.files.path("")))
+    door = listener.Listener(late, root, late.epoch, place=Path(late.files.path("")))
     root.rename(root.with_name("moved"))
     owner = OwnedEngine(root, Settings())
-    assert listener(owner).wait(60)
+    assert listener_of(owner).wait(60)
     door.start(0)
     assert door.wait(60)
     attach(root).close()
@@ -171,7 +171,7 @@ def test_only_its_user_may_look(root: Path, owned: OwnedEngine) -> None:
 def test_nothing_stays_of_a_listener(root: Path) -> None:
     for _ in range(2):
         engine = OwnedEngine(root, Settings())
-        assert listener(engine).wait(60)
+        assert listener_of(engine).wait(60)
         assert sorted(path.name for path in (root / "owner").iterdir()) == [f"{engine.epoch}.sock", "address.json"]
         engine.close()
         assert list((root / "owner").iterdir()) == []
@@ -180,8 +180,8 @@ def test_nothing_stays_of_a_listener(root: Path) -> None:
 @pytest.mark.parametrize("name", ["l" * 120, "a b", "50%", "ü", "a#b"])
 def test_any_path(tmp_path: Path, name: str) -> None:
     engine = OwnedEngine(tmp_path.resolve() / name, Settings())
-    assert listener(engine).wait(60)
-    assert listener(engine).location.startswith("grpc://127.0.0.1:" if name in ("l" * 120, "50%", "a#b") else "grpc+unix://")
+    assert listener_of(engine).wait(60)
+    assert listener_of(engine).location.startswith("grpc://127.0.0.1:" if name in ("l" * 120, "50%", "a#b") else "grpc+unix://")
     client = attach(engine.root)
     assert client.create(SPEC, "error").insert(rows(10), None, "error").rows == 10
     client.close()
@@ -204,7 +204,7 @@ def test_another_protocol(owned: OwnedEngine, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_port_for_others(root: Path, tmp_path: Path) -> None:
     engine = OwnedEngine(root, Settings(), listen=False)
-    door = server.Listener(engine, root, engine.epoch, tcp=Address("127.0.0.1"))
+    door = listener.Listener(engine, root, engine.epoch, tcp=Address("127.0.0.1"))
     door.start()
     assert door.wait(60)
     assert door.failure is None
@@ -226,7 +226,7 @@ def test_tls(root: Path, tmp_path: Path) -> None:
     if made.returncode:
         pytest.skip("no openssl to make a certificate with")
     engine = OwnedEngine(root, Settings(), listen=False)
-    door = server.Listener(engine, root, engine.epoch, tcp=Address("localhost", 0, certificate, key))
+    door = listener.Listener(engine, root, engine.epoch, tcp=Address("localhost", 0, certificate, key))
     door.start()
     assert door.wait(60)
     assert door.failure is None
@@ -275,7 +275,7 @@ def test_an_owner_that_closes_in_the_middle_of_a_call(
 ) -> None:
     """It would not without a second Ctrl-C, which ends its patience. Who is attached has closed nothing, and may ask the next owner."""
     table, there = attached.create(SPEC, "error"), owned.table("t")
-    traffic, flush = listener(owned)._traffic, there.flush
+    traffic, flush = listener_of(owned)._traffic, there.flush
     assert traffic is not None
 
     def late() -> None:
@@ -299,7 +299,7 @@ def test_an_owner_that_is_interrupted_while_it_closes(
     monkeypatch.setattr("tidewheel.cluster.service.Traffic.close", interrupted)
     with pytest.raises(KeyboardInterrupt):
         owned.close()
-    assert not list((owned.root / "owner").iterdir()) and listener(owned) not in server._listening
+    assert not list((owned.root / "owner").iterdir()) and listener_of(owned) not in listener._listening
     assert eventually(lambda: attached.lost)
     OwnedEngine(owned.root, Settings()).close()
 
@@ -424,7 +424,7 @@ def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attache
     large = table.query(Query())
     copy = large
     assert results(owned) == 1
-    assert listener(owned).idle_seconds() == pytest.approx(0, abs=0.5)
+    assert listener_of(owned).idle_seconds() == pytest.approx(0, abs=0.5)
     del large
     assert copy.to_arrow().num_rows == MANY
     del copy
@@ -433,7 +433,7 @@ def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attache
     cancelled.cancel()
     assert eventually(lambda: results(owned) == 0)
     assert len(small.to_arrow()) == 10
-    assert eventually(lambda: listener(owned).idle_seconds() > 0.1)
+    assert eventually(lambda: listener_of(owned).idle_seconds() > 0.1)
 
 
 def test_who_vanishes_leaves_nothing(root: Path, owned: OwnedEngine) -> None:
@@ -461,14 +461,14 @@ time.sleep(100)
 
 
 def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "EXPIRES", 0.0)
+    monkeypatch.setattr(sessions, "EXPIRES", 0.0)
     table = attached.create(SPEC, "error")
     table.insert(rows(MANY), None, "error")
     result = table.query(Query())
     assert eventually(lambda: results(owned) == 0)
     with pytest.raises(NotFoundError, match=r"not held any more.*Ask the query again"):
         result.to_arrow()
-    monkeypatch.setattr(held, "EXPIRES", 900.0)
+    monkeypatch.setattr(sessions, "EXPIRES", 900.0)
     assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
 
 
@@ -477,7 +477,7 @@ def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, att
     table = attached.create(SPEC, "error")
     table.insert(rows(MANY), None, "error")
     result = table.query(Query())
-    handlers = listener(owned)._handlers
+    handlers = listener_of(owned)._handlers
     assert handlers is not None
     for session in list(handlers.sessions._sessions):
         handlers.sessions.end(session)
@@ -489,7 +489,7 @@ def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, att
 def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
     """A process that is stopped while it takes rows."""
     owned = OwnedEngine(root, Settings())
-    assert listener(owned).wait(60)
+    assert listener_of(owned).wait(60)
     owned.create(SPEC, "error").insert(rows(3_000_000), None, "error")
     code = f"""
 from pathlib import Path
@@ -509,7 +509,7 @@ while True:
     os.kill(process.pid, signal.SIGSTOP)
     began = time.monotonic()
     owned.close()
-    assert time.monotonic() - began < server.PATIENCE + 15
+    assert time.monotonic() - began < listener.PATIENCE + 15
     process.kill()
     process.wait()
 
@@ -773,7 +773,7 @@ def test_closed(attached: AttachedEngine) -> None:
 
 def test_a_stranger_at_the_door(owned: OwnedEngine) -> None:
     """Whoever talks nonsense gets no answer, and harms nobody."""
-    location = listener(owned).location.removeprefix("grpc+unix://")
+    location = listener_of(owned).location.removeprefix("grpc+unix://")
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(location)
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")

@@ -18,12 +18,12 @@ from tests.integration.test_attach import MANY, SCHEMA, SPEC, attached, eventual
 from tidewheel.cluster import address
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
-from tidewheel.cluster.protocol import Engine, TableEngine
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.cluster.start_owner import summon
+from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import NotFoundError, OwnerLostError, StorageError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
-from tidewheel.owner import OwnedEngine
 
 # ---- streams, pins, loads and changes -----------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ def readable(process: subprocess.Popen[str]) -> bool:
 
 def test_an_owner_is_started_once_and_leaves_when_nobody_needs_it(root: Path) -> None:  # noqa: F811
     code = f"""
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
 engine = summon({str(root)!r}, idle=5.0)
 print(engine.epoch, flush=True)
 input()
@@ -191,7 +191,7 @@ def test_an_owner_that_is_there_is_used(owned: OwnedEngine) -> None:  # noqa: F8
     assert isinstance(engine, AttachedEngine)
     assert owner_of(owned.root) == os.getpid()
     engine.close()
-    command = [sys.executable, "-m", "tidewheel.surfaces.owner", str(owned.root)]
+    command = [sys.executable, "-m", "tidewheel.surfaces.owner_process", str(owned.root)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

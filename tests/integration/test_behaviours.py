@@ -25,8 +25,8 @@ import pytest
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
 from tidewheel.cluster.attached import AttachedEngine, AttachedTable
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.errors import ExistsError
-from tidewheel.owner import OwnedEngine
 
 SCHEMA = pa.schema(
     [

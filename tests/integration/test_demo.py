@@ -16,7 +16,7 @@ import pytest
 import tidewheel as tw
 from tests.integration.typed import shell
 from tidewheel.errors import TidewheelError
-from tidewheel.surfaces.demo.children import Child
+from tidewheel.programs.demo.children import Child
 
 DEMO = [sys.executable, "-m", "tidewheel.surfaces.cli", "demo"]
 
@@ -100,7 +100,7 @@ def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
     orders = {"folder": str(tmp_path / "missing"), "seed": 1, "rate": 100}
     give_up = time.monotonic() + 60
     why = pytest.raises(TidewheelError, match="the demo's sender failed: FileNotFoundError")
-    with Child("tidewheel.surfaces.demo.sender", orders, lambda said: None) as sender, why:
+    with Child("tidewheel.programs.demo.sender", orders, lambda said: None) as sender, why:
         while time.monotonic() < give_up:
             sender.check()
             time.sleep(0.05)

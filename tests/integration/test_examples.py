@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.spark_session import absolute, lent, spark  # noqa: F401
-from tidewheel import seat
+from tidewheel.cluster import current_engine
 
 HOME = Path(__file__).parents[2]
 NEEDS_BROKER = {"kafka_stream"}
@@ -53,7 +53,7 @@ def run_here(script: Path, folder: Path, session: Callable[[], SparkSession], *a
             runpy.run_path(str(script), run_name="__main__")
         finally:
             os.chdir(before)
-            seat._leave_all()
+            current_engine._leave_all()
     assert err.getvalue() == ""
     return out.getvalue()
 

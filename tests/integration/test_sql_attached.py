@@ -22,17 +22,17 @@ from tests.property.test_sql_conformance import answers
 from tests.sql_tables import Twin, create, fill, told
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
-from tidewheel.cluster.held import EXPIRES
-from tidewheel.cluster.protocol import Engine
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.cluster.sessions import EXPIRES
+from tidewheel.engine.protocol import Engine
 from tidewheel.errors import NotFoundError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
-from tidewheel.sql.ask import ask
 from tidewheel.sql.dataset import TableDataset
 from tidewheel.sql.direct_result import DirectResult
+from tidewheel.sql.run import ask
 from tidewheel.sql.system import TABLES
 
 
@@ -288,7 +288,7 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     assert owner.listener is not None and owner.listener._handlers is not None
     sessions = owner.listener._handlers.sessions
     now = 1000.0
-    monkeypatch.setattr("tidewheel.cluster.held.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import tidewheel as tw
 from tests.conftest import examples
-from tidewheel.care.check import check, closed
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.maintenance.check import check, closed
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 PLAIN = pa.schema([("k", pa.int64()), ("ts", pa.int64()), ("v", pa.float64())])

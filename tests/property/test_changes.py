@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 import tidewheel as tw
 from tests.conftest import SOAK, examples
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.index.version import Version
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
-from tidewheel.read.changes import rows_by_generation
+from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.read.local_result import LocalResult
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import NEVER, OracleTable, rows_of, same_rows
@@ -165,7 +165,7 @@ class Changes(RuleBasedStateMachine):
         after = round(a * self.oracle.generation)
         version = self.table.publisher.version
         unmasked = Version(version.generation, version.chunks, version.sealed, version.live, (), version.coder)
-        stored = LocalResult(self.table.coordinator, unmasked, Query(columns=[SERIAL])).to_arrow()[SERIAL].to_pylist()
+        stored = LocalResult(self.table.planner, unmasked, Query(columns=[SERIAL])).to_arrow()[SERIAL].to_pylist()
         born = {row.values[SERIAL]: row.born for row in self.oracle.rows}
         assert {row.values[SERIAL] for row in self.oracle.rows if row.died == NEVER} <= set(stored)
         counts = Counter(born[serial] for serial in stored if born[serial] > after)

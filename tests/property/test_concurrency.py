@@ -225,7 +225,7 @@ def test_a_package_from_many_threads_is_loaded_once(tmp_path: Path) -> None:
 
 def test_first_inserts_at_the_same_time(tmp_path: Path) -> None:
     """While one thread makes the first templates, the others must not find some servers ready and others not."""
-    from tidewheel.write.server import IndexingServer
+    from tidewheel.write.indexing_server import IndexingServer
 
     begin = IndexingServer.begin
 

@@ -15,7 +15,7 @@ import tidewheel as tw
 from tests.conftest import check_nothing_left, examples
 from tests.sql_tables import told
 from tests.unit.test_sql_narrowing import NOW, at_the_moment
-from tidewheel.sql import clock, small
+from tidewheel.sql import small, statement_time
 from tidewheel.sql.statement import Statement
 
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("n", pa.int32())])
@@ -206,7 +206,7 @@ class Conditions:
 
 
 def test_the_answers_are_duckdbs(pair: tuple[tw.Warehouse, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "moment", lambda: NOW)
+    monkeypatch.setattr(statement_time, "moment", lambda: NOW)
     monkeypatch.setattr(small, "_WORTH", 0)
     monkeypatch.setattr(small, "_PART", 1)
     changed: list[str] = []
@@ -231,7 +231,7 @@ def test_the_answers_are_duckdbs(pair: tuple[tw.Warehouse, Any], monkeypatch: py
 
 
 def test_the_where_of_a_query_has_duckdbs_answers(pair: tuple[tw.Warehouse, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "moment", lambda: NOW)
+    monkeypatch.setattr(statement_time, "moment", lambda: NOW)
     wh, duck = pair
     seed = random.randrange(10**9) if examples(1) > 1 else 20260303
     print(f"seed {seed}")

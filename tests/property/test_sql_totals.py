@@ -17,10 +17,10 @@ from tests.conftest import examples
 from tidewheel.read import aggregate
 from tidewheel.read.rows import parts_of
 from tidewheel.read.totals import folded
-from tidewheel.read.totals.asked import read, type_of
+from tidewheel.read.totals.parse import read, type_of
 from tidewheel.read.totals.sums import _double
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.result import SqlResult
+from tidewheel.sql.sql_result import SqlResult
 
 DAY = dt.datetime(2026, 1, 1)
 Make = Callable[[random.Random], Any]

@@ -21,13 +21,13 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import SOAK
-from tidewheel import seat
-from tidewheel.care import backup as care
-from tidewheel.care.manifest import Manifest, Stored
+from tidewheel.cluster import current_engine
 from tidewheel.env.disk import Disk
 from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
-from tidewheel.env.holding import hold
+from tidewheel.env.folder_lock import hold
 from tidewheel.errors import FormatError
+from tidewheel.maintenance import backup as care
+from tidewheel.maintenance.manifest import Manifest, Stored
 from tidewheel.surfaces import cli
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("note", pa.string())])
@@ -599,7 +599,7 @@ def test_a_disk_that_writes_something_else(wh: tw.Warehouse, tmp_path: Path) -> 
 
 
 def test_nobody_opens_it_before_it_is_whole(wh: tw.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat, "PATIENCE", 0.1)  # no owner will answer
+    monkeypatch.setattr(current_engine, "PATIENCE", 0.1)  # no owner will answer
     wh.backup(tmp_path / "b")
     refused = []
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidewheel.catalog import engine
-from tidewheel.catalog.protocol import CatalogReader, CatalogWriter
+from tidewheel.catalog import sqlite_file
+from tidewheel.catalog.access import CatalogReader, CatalogWriter
 from tidewheel.catalog.sql import SqlCatalog, open_sqlite
 from tidewheel.catalog.tables import metadata
 from tidewheel.errors import ClosedError, ExistsError, FencedError, FormatError, NotFoundError, StorageError
@@ -397,12 +397,12 @@ def test_connections_are_to_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with closing(sqlite3.connect(ours / "catalog.db")) as theirs:
         assert theirs.execute("SELECT epoch FROM leases").fetchone() == (0,)
 
-    def swapped(connection: sqlite3.Connection, prepare: Callable[..., None] = engine._prepare) -> None:
+    def swapped(connection: sqlite3.Connection, prepare: Callable[..., None] = sqlite_file._prepare) -> None:
         prepare(connection)
         ours.rename(tmp_path / "moved")
         (tmp_path / "others").rename(ours)
 
-    monkeypatch.setattr(engine, "_prepare", swapped)
+    monkeypatch.setattr(sqlite_file, "_prepare", swapped)
     with pytest.raises(StorageError, match="another file has its name by now"):
         open_sqlite(ours / "catalog.db")
 

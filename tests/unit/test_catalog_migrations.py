@@ -14,13 +14,13 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from tidewheel.care.check import check, closed
 from tidewheel.catalog import migrations
 from tidewheel.catalog.migrations import MIGRATIONS, made_by
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tables import metadata
 from tidewheel.chunk import names
 from tidewheel.errors import FormatError, StorageError
+from tidewheel.maintenance.check import check, closed
 
 
 def add_note(conn: Connection) -> None:
@@ -98,7 +98,7 @@ def test_a_process_that_is_killed_during_an_upgrade_leaves_the_old_version(old: 
     dies = f"""
 import os, signal
 from pathlib import Path
-from tidewheel.care.check import check, closed
+from tidewheel.maintenance.check import check, closed
 from tidewheel.catalog import migrations
 from tidewheel.catalog.sql import open_sqlite
 

@@ -17,13 +17,13 @@ import pytest
 import tidewheel as tw
 from tests.chunks import BLOCK_ROWS, ChunkFile
 from tidewheel.chunk import writer
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.run import EVERY_ROW, Batch, Run, coalesce
 from tidewheel.index.tree import Tree
-from tidewheel.local_table import LocalTable
 from tidewheel.model.pieces import GENERATION_WIDTH, Shape
 from tidewheel.model.query import Query
-from tidewheel.read.changes import rows_by_generation
+from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import arrange
 

@@ -23,10 +23,10 @@ import pytest
 import xxhash
 
 import tidewheel as tw
-from tidewheel.care.check import check, closed
 from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, Header, column_checksums, pack_index, unpack_index
 from tidewheel.chunk.writer import body_of, frame_checksum
 from tidewheel.env.disk import Disk
+from tidewheel.maintenance.check import check, closed
 from tidewheel.model.report import CheckReport
 from tidewheel.surfaces import cli
 
@@ -768,12 +768,12 @@ def test_a_warehouse_that_another_process_owns_is_looked_at_there(root: Path) ->
 def test_problems_on_a_terminal_are_a_table(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from tidewheel.surfaces import care
+    from tidewheel.surfaces import maintenance_output
 
     strangers(root)
     console = Console(force_terminal=True, width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with console.file:
-        care._show(look(root), console)
+        maintenance_output._show(look(root), console)
         shown = console.export_text()
     assert "what to do" in shown and "orphan" in shown and "--repair" in shown
 
@@ -782,7 +782,7 @@ def test_a_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
     import io
 
     from tidewheel.env import progress
-    from tidewheel.surfaces import care
+    from tidewheel.surfaces import maintenance_output
 
     class Screen(io.StringIO):
         def isatty(self) -> bool:
@@ -791,9 +791,9 @@ def test_a_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     for stream in (Screen(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
-        with care._bar("checking") as step:
+        with maintenance_output._bar("checking") as step:
             for done in range(0, 101, 10):
                 step(done, 100)
         assert ("checking" in stream.getvalue()) == isinstance(stream, Screen)
-    with care._bar("nothing to do"):
+    with maintenance_output._bar("nothing to do"):
         pass

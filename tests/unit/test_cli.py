@@ -12,11 +12,11 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.errors import StorageError
+from tidewheel.programs.demo.numbers import Request as DemoRequest
+from tidewheel.programs.torture.drive import Request
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
 from tidewheel.surfaces.commands import demo
-from tidewheel.surfaces.demo.numbers import Request as DemoRequest
-from tidewheel.surfaces.torture.drive import Request
 
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pandas", "pyarrow", "numpy", "rich")
 
@@ -121,7 +121,7 @@ def test_wrong_command_lines_exit_with_2(argv: list[str], capsys: pytest.Capture
 
 def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("tidewheel.surfaces.demo.command.run", lambda request: seen.append(request) or 0)
+    monkeypatch.setattr("tidewheel.programs.demo.director.run", lambda request: seen.append(request) or 0)
     assert cli.main(["demo"]) == 0
     assert cli.main(["demo", "--seconds", "1.5", "--rows-per-second", "1_000", "--keep", "here", "--seed", "9", "--without-spark"]) == 0
     assert seen == [DemoRequest(), DemoRequest(1.5, 1000, Path("here"), 9, spark=False)]
@@ -136,7 +136,7 @@ def test_torture_help_shows_every_option_and_an_example(capsys: pytest.CaptureFi
 
 def test_torture_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("tidewheel.surfaces.torture.command.run", lambda request: seen.append(request) or 0)
+    monkeypatch.setattr("tidewheel.programs.torture.live_view.run", lambda request: seen.append(request) or 0)
     argv = "torture --seconds 5 --kills 3 --seed 9 --durability fsync --streams 2 --servers 4 --keep here"
     assert cli.main(argv.split()) == 0 and cli.main(["torture"]) == 0
     assert seen == [Request(5.0, 3, 9, "fsync", 2, 4, Path("here")), Request()]

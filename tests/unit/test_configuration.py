@@ -97,7 +97,7 @@ def test_commands_have_them_and_say_what_is_wrong(
 
 
 def test_an_owner_that_is_started_for_others_has_them(tmp_path: Path) -> None:
-    from tidewheel.cluster.summon import summon
+    from tidewheel.cluster.start_owner import summon
 
     root = tmp_path / "wh"
     root.mkdir()

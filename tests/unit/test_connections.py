@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.errors import OwnerLostError
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 from tidewheel.spark import connections
 from tidewheel.spark.bulk_sink import BulkSink

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import TableState
-from tidewheel.surfaces.demo.numbers import Moment, Numbers, Request, Sent, lag_quantile
-from tidewheel.surfaces.demo.summary import Proof, next_steps, sentences, verdict
-from tidewheel.surfaces.demo.view import Screen, line, panel, share_bar, short, sparkline
+from tidewheel.programs.demo.numbers import Moment, Numbers, Request, Sent, lag_quantile
+from tidewheel.programs.demo.summary import Proof, next_steps, sentences, verdict
+from tidewheel.programs.demo.view import Screen, line, panel, share_bar, short, sparkline
 
 SENT = Sent(reports=1000, late=7, broken=3, files=5, start=1)
 WHOLE = Proof(found=997, different=997, late=7, rejected=3, reasons=((3, "speed: 'fast' doesn't fit float"),))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tidewheel as tw
-from tidewheel.surfaces import doctor, verdicts
+from tidewheel.surfaces import checkup, verdicts
 from tidewheel.surfaces.verdicts import Check
 
 GB = 1 << 30
@@ -76,7 +76,7 @@ class TestVerdicts:
 
 class TestFolder:
     def test_a_warehouse_can_be_made_there(self, tmp_path: Path) -> None:
-        found = {c.name: c for c in doctor.look_at_folder(tmp_path / "data" / "wh")}
+        found = {c.name: c for c in checkup.look_at_folder(tmp_path / "data" / "wh")}
         assert [c.verdict for c in found.values() if c.name != "disk"] == ["ok", "ok", "ok"]
         assert "not there yet" in found["folder"].found
         assert list(tmp_path.iterdir()) == [], "nothing is left behind"
@@ -84,25 +84,25 @@ class TestFolder:
     def test_one_that_is_there_and_in_use(self, tmp_path: Path) -> None:
         with tw.open(tmp_path / "wh"):
             before = sorted(p.name for p in (tmp_path / "wh").iterdir())
-            folder, attach, *_ = doctor.look_at_folder(tmp_path / "wh")
+            folder, attach, *_ = checkup.look_at_folder(tmp_path / "wh")
             assert folder.verdict == "ok" and "is in use now" in folder.found and attach.verdict == "ok"
             assert sorted(p.name for p in (tmp_path / "wh").iterdir()) == before
-        assert "in use" not in doctor.look_at_folder(tmp_path / "wh")[0].found
+        assert "in use" not in checkup.look_at_folder(tmp_path / "wh")[0].found
 
     def test_a_long_path_has_no_socket(self, tmp_path: Path) -> None:
         deep = tmp_path / ("d" * 120)
         deep.mkdir()
-        attach = doctor.look_at_folder(deep / "wh")[1]
+        attach = checkup.look_at_folder(deep / "wh")[1]
         assert attach.verdict == "ok" and "loopback" in attach.found
 
     def test_a_file_in_the_way(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        (check,) = doctor.look_at_folder(tmp_path / "file" / "wh")
+        (check,) = checkup.look_at_folder(tmp_path / "file" / "wh")
         assert check.verdict == "problem" and "is a file" in check.todo
 
     def test_locks_that_keep_nobody_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("fcntl.flock", lambda *_: None)
-        check = doctor.look_at_folder(tmp_path)[0]
+        check = checkup.look_at_folder(tmp_path)[0]
         assert check.verdict == "problem" and "locks keep nobody out" in check.found and "local disk" in check.todo
 
     def test_a_folder_that_cannot_be_written_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +110,14 @@ class TestFolder:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr("tempfile.mkdtemp", refused)
-        (check,) = doctor.look_at_folder(tmp_path)
+        (check,) = checkup.look_at_folder(tmp_path)
         assert check.verdict == "problem" and "Permission denied" in check.found
 
 
 class TestJava:
     def test_none_is_a_warning_because_only_spark_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tidewheel.spark.java.look", lambda _: [])
-        check = doctor.look_at_java()
+        check = checkup.look_at_java()
         assert check.verdict == "warning" and "JAVA_HOME" in check.todo
 
     def test_one_that_was_passed_over_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +125,12 @@ class TestJava:
 
         seen = [Java("JAVA_HOME", Path("/old"), "11.0.2"), Java("PATH", Path("/good"), "17.0.15")]
         monkeypatch.setattr("tidewheel.spark.java.look", lambda _: seen)
-        check = doctor.look_at_java()
+        check = checkup.look_at_java()
         assert check.verdict == "warning" and "17.0.15, from PATH" in check.found and "JAVA_HOME (Java 11.0.2)" in check.todo
 
 
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.doctor(str(tmp_path), deep=False) == 0
+    assert checkup.doctor(str(tmp_path), deep=False) == 0
     out = capsys.readouterr().out
     lines = [line.split()[1] for line in out.splitlines() if re.match(r"(ok|warning|problem) ", line)]
     assert lines == ["python", "packages", "pyspark", "java", "workers", "memory", "files", "kernels", "folder", "attach", "disk", "clock"]
@@ -139,13 +139,13 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_problem_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert doctor.doctor(str(tmp_path / "file"), deep=False) == 1
+    assert checkup.doctor(str(tmp_path / "file"), deep=False) == 1
     assert "1 problem: see above what to do." in capsys.readouterr().out
 
 
 def test_the_python_of_spark_s_own_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert doctor.look_at_workers().todo == ""
+    assert checkup.look_at_workers().todo == ""
     monkeypatch.delenv("PYSPARK_PYTHON")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "PYSPARK_PYTHON=" in doctor.look_at_workers().todo
+    assert "PYSPARK_PYTHON=" in checkup.look_at_workers().todo

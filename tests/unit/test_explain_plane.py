@@ -24,7 +24,7 @@ from tidewheel.surfaces.explain.drawing import PLAIN, draw, kind
 from tidewheel.surfaces.explain.labels import is_relative, key_label
 from tidewheel.surfaces.explain.plane import ASKED, PRUNED, READ, Region, plane, regions_of
 from tidewheel.surfaces.explain.png import encode, inner_size, paint
-from tidewheel.surfaces.explain.telling import key_value, time_value
+from tidewheel.surfaces.explain.render import key_value, time_value
 
 # ---- cells --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tidewheel.surfaces.fleet import BEIJING, LATE, SCHEMA, START, Fleet
+from tidewheel.programs.fleet import BEIJING, LATE, SCHEMA, START, Fleet
 
 
 def test_same_seed_same_stream() -> None:

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidewheel.ingest import file_rows
+from tidewheel.ingest.decode import decoder
+from tidewheel.ingest.rules import FILES, Rules
+from tidewheel.ingest.text_lines import closed_quotes, text_lines
 from tidewheel.model.dead_letters import DeadLetter, split
 from tidewheel.model.schema import make_spec
-from tidewheel.spark.sources import file_rows
-from tidewheel.spark.sources.decode import decoder
-from tidewheel.spark.sources.lines import closed_quotes, text_lines
-from tidewheel.spark.sources.rules import FILES, Rules
 
 SCHEMA = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("speed", pa.float64()), ("note", pa.string())])
 SPEC = make_spec("taxi", SCHEMA, time="ts", key="plate")

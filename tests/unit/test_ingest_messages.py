@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import InputError
+from tidewheel.ingest.decode import MessageDecoder, decoder
+from tidewheel.ingest.row_maker import RowMaker
+from tidewheel.ingest.rules import MESSAGES, Rules, rules_from_json
 from tidewheel.model.dead_letters import DeadLetter, split
 from tidewheel.model.schema import TableSpec, ip, make_spec, zorder
-from tidewheel.spark.sources.decode import MessageDecoder, decoder
-from tidewheel.spark.sources.rows import RowMaker
-from tidewheel.spark.sources.rules import MESSAGES, Rules, rules_from_json
 
 SCHEMA = pa.schema(
     [("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("speed", pa.float32()), ("note", pa.string()), ("ok", pa.bool_())]

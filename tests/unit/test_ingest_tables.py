@@ -19,20 +19,20 @@ import pytest
 from rich.console import Console
 
 from tidewheel.errors import InputError, SchemaError
+from tidewheel.ingest.infer import epoch_unit, type_of, type_of_texts
+from tidewheel.ingest.new_table import NewTable, define
+from tidewheel.ingest.rules import FILES, MESSAGES, Rules
+from tidewheel.ingest.sample import Sample
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.schema import epoch, zorder
 from tidewheel.spark.ingestion import Request, check, trigger
-from tidewheel.spark.sources.files import FolderSource
-from tidewheel.spark.sources.infer import epoch_unit, type_of, type_of_texts
+from tidewheel.spark.sources.folder import FolderSource
 from tidewheel.spark.sources.kafka import KafkaSource
-from tidewheel.spark.sources.new_table import NewTable, define
 from tidewheel.spark.sources.rate import RateSource
-from tidewheel.spark.sources.rules import FILES, MESSAGES, Rules
-from tidewheel.spark.sources.sample import Sample
 from tidewheel.spark.sources.socket import SocketSource
-from tidewheel.spark.sources.source import parse_source, stream_name
-from tidewheel.spark.sources.watch import Seen, Watch
-from tidewheel.surfaces import cli, ingest
+from tidewheel.spark.sources.stream_source import parse_source, stream_name
+from tidewheel.spark.sources.stream_watch import Seen, Watch
+from tidewheel.surfaces import cli, ingest_command
 from tidewheel.surfaces.progress_view import View, facts
 
 US = pa.timestamp("us", "UTC")
@@ -265,8 +265,8 @@ def test_plain_lines_only_when_something_happened(monkeypatch: pytest.MonkeyPatc
 
 def test_what_went_wrong_is_told_in_our_words() -> None:
     text = "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n  File x\n"
-    assert ingest.why(text + "tidewheel.errors.BadRowsError: table 't': no\n\tat y") == "table 't': no"
-    assert ingest.why("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n at x") == "Job aborted"
+    assert ingest_command.why(text + "tidewheel.errors.BadRowsError: table 't': no\n\tat y") == "table 't': no"
+    assert ingest_command.why("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n at x") == "Job aborted"
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

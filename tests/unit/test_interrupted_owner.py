@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import event
 
 from tests.interrupt import Interrupt
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.settings import Settings
 from tidewheel.write import commit
 

@@ -24,10 +24,10 @@ from tests.conftest import examples
 from tests.interrupt import Interrupt
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
-from tidewheel.chunk.remote import RemoteChunk
-from tidewheel.env.remote import RangeFiles
+from tidewheel.chunk.remote_chunk import RemoteChunk
+from tidewheel.engine.local_table import LocalTable
+from tidewheel.env.range_files import RangeFiles
 from tidewheel.index.version import ChunkSet, Version
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
 
@@ -101,7 +101,7 @@ def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable
     make = stored(local)
 
     def read(version: Version) -> pa.Table:
-        return LocalResult(local.coordinator, version, QUERIES[query]).to_arrow()
+        return LocalResult(local.planner, version, QUERIES[query]).to_arrow()
 
     want = read(make())
     whole = Interrupt(0)

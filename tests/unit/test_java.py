@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidewheel.errors import SparkError
-from tidewheel.spark import archive, java
+from tidewheel.spark import class_archive, java
 from tidewheel.spark.java import Java
 
 OLD = Java("JAVA_HOME", Path("/old"), "11.0.2")
@@ -105,17 +105,17 @@ class TestFit:
 class TestArchive:
     def test_the_options_are_those_of_the_java(self) -> None:
         file = Path("/x")
-        assert archive.recording(GOOD, file) == ["-XX:ArchiveClassesAtExit=/x"]
-        assert archive.replaying(GOOD, file) == ["-XX:SharedArchiveFile=/x"]
-        assert archive.recording(BUNDLED, file) == ["-XX:AOTCacheOutput=/x"]
-        assert archive.replaying(BUNDLED, file) == ["-XX:AOTCache=/x"]
+        assert class_archive.recording(GOOD, file) == ["-XX:ArchiveClassesAtExit=/x"]
+        assert class_archive.replaying(GOOD, file) == ["-XX:SharedArchiveFile=/x"]
+        assert class_archive.recording(BUNDLED, file) == ["-XX:AOTCacheOutput=/x"]
+        assert class_archive.replaying(BUNDLED, file) == ["-XX:AOTCache=/x"]
 
     def test_it_needs_java_s_own_archive_below_or_a_new_java(self) -> None:
-        assert not archive.possible(GOOD) and archive.possible(BUNDLED)
-        assert archive.possible(Java("PATH", Path("/good"), "17.0.15", archive=True))
+        assert not class_archive.possible(GOOD) and class_archive.possible(BUNDLED)
+        assert class_archive.possible(Java("PATH", Path("/good"), "17.0.15", archive=True))
 
     def test_no_archive_no_options(self, cache: Path) -> None:
-        assert archive.options(BUNDLED) == []
-        archive.file_for(BUNDLED).touch()
-        assert archive.options(BUNDLED) == [f"-XX:AOTCache={archive.file_for(BUNDLED)}"]
-        assert archive.options(GOOD) == []
+        assert class_archive.options(BUNDLED) == []
+        class_archive.file_for(BUNDLED).touch()
+        assert class_archive.options(BUNDLED) == [f"-XX:AOTCache={class_archive.file_for(BUNDLED)}"]
+        assert class_archive.options(GOOD) == []

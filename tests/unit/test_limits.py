@@ -243,7 +243,7 @@ class TestBytes:
         assert len(table.query(group_by=["id"], aggregate={"n": "count(*)"}, max_bytes=16 << 20).to_arrow()) == 1000
 
     def test_the_default_is_half_of_the_memory(self, table: tw.Table) -> None:
-        assert table._engine.coordinator.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
+        assert table._engine.planner.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
         assert limits.Limits.of(tw.Settings(query_bytes=None)).bytes == math.inf
         assert limits.Limits.of(tw.Settings(query_bytes=1 << 20)).bytes == 1 << 20
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.disk import Disk
-from tidewheel.env.files import Appender, LocalFiles
+from tidewheel.env.local_files import Appender, LocalFiles
 from tidewheel.errors import ClosedError, FencedError
-from tidewheel.local_table import LocalTable
-from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
-from tidewheel.testing.seats import held
+from tidewheel.testing.fixed_engine import held
 from tidewheel.warehouse import Warehouse
 from tidewheel.write import log as logs
 from tidewheel.write.log_format import COLUMNS, STREAM, Head, batch_of, entry, read_segment
@@ -479,7 +479,7 @@ def test_a_sync_during_a_write_leaves_it_to_be_synced(tmp_path: Path) -> None:
 
 def test_what_a_stale_owner_wrote_does_not_come_back_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that it was refused, and that its successor loaded instead, is there once."""
-    monkeypatch.setattr("tidewheel.engine.may_live", lambda before: before is not None)
+    monkeypatch.setattr("tidewheel.engine.local_engine.may_live", lambda before: before is not None)
     stale = opened(tmp_path)
     table = stale.create_table("t", FIXED, time="ts", key="k")
     table.insert(fixed(0, 10))

@@ -19,10 +19,10 @@ import tidewheel as tw
 from tests.conftest import examples
 from tests.flushing import seal_together
 from tidewheel.catalog.sql import SqlCatalog
-from tidewheel.engine import LocalEngine
+from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.env.disk import Disk
-from tidewheel.env.files import LocalFiles
 from tidewheel.env.handles import Handles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, StorageError
 from tidewheel.model.records import Commit
 
@@ -54,7 +54,7 @@ def many(tmp_path: Path) -> Iterator[tuple[tw.Warehouse, LocalEngine]]:
     with tw.open(tmp_path) as wh:
         for n in range(TABLES):
             wh.create_table(f"t{n}", SCHEMA, time="ts", key="k").insert(some(3, n))
-        yield wh, wh._seat.engine()  # type: ignore[attr-defined]
+        yield wh, wh._current.engine()  # type: ignore[attr-defined]
 
 
 def flushed(wh: tw.Warehouse) -> list[int]:
@@ -172,7 +172,7 @@ def test_a_catalog_that_refuses_everything_is_not_asked_for_every_table(
 @pytest.mark.parametrize("durability", ["process", "fsync"])
 def test_logs_that_rest_have_no_descriptor(tmp_path: Path, durability: str) -> None:
     with tw.open(tmp_path, settings=tw.Settings(durability=durability)) as wh:
-        files = wh._seat.engine().files  # type: ignore[attr-defined]
+        files = wh._current.engine().files  # type: ignore[attr-defined]
         files.handles.most = 4
         tables = [wh.create_table(f"t{n}", SCHEMA, time="ts", key="k") for n in range(TABLES)]
         for round_ in range(3):
@@ -187,7 +187,7 @@ def test_logs_that_rest_have_no_descriptor(tmp_path: Path, durability: str) -> N
 
 def test_a_log_that_was_deleted_while_it_rested_fences(tmp_path: Path) -> None:
     wh = tw.open(tmp_path)
-    files = wh._seat.engine().files  # type: ignore[attr-defined]
+    files = wh._current.engine().files  # type: ignore[attr-defined]
     files.handles.most = 1
     tables = [wh.create_table(f"t{n}", SCHEMA, time="ts", key="k") for n in range(3)]
     for table in tables:

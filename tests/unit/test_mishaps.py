@@ -18,7 +18,7 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.catalog.sql import SqlCatalog
-from tidewheel.env.files import LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.index import tree as index_tree
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])

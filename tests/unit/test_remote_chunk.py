@@ -16,11 +16,11 @@ from pyarrow import fs
 
 import tidewheel as tw
 from tidewheel.chunk.cache import LeafCache
-from tidewheel.chunk.remote import RemoteChunk
-from tidewheel.env.remote import RangeFiles, coalesce
+from tidewheel.chunk.remote_chunk import RemoteChunk
+from tidewheel.engine.local_table import LocalTable
+from tidewheel.env.range_files import RangeFiles, coalesce
 from tidewheel.errors import CorruptionError, StorageError
 from tidewheel.index.version import ChunkSet, Version
-from tidewheel.local_table import LocalTable
 from tidewheel.model.pieces import BLOCK_ROWS, CODER
 from tidewheel.model.query import Query
 
@@ -100,7 +100,7 @@ class Setup:
         """(mapped, remote)"""
         from tidewheel.read.local_result import LocalResult
 
-        near, far = LocalResult(self.table.coordinator, self.near, query), LocalResult(self.table.coordinator, self.far, query)
+        near, far = LocalResult(self.table.planner, self.near, query), LocalResult(self.table.planner, self.far, query)
         answers = near.to_arrow(), far.to_arrow()
         assert near.stats.leaves_read == far.stats.leaves_read
         assert near.stats.leaves_skipped == far.stats.leaves_skipped
@@ -265,9 +265,7 @@ def test_filters_orders_limits_and_aggregates(setup: Setup) -> None:
 
 
 def test_windows_keep_what_is_loaded_at_a_time_small(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidewheel.read import remote
-
-    monkeypatch.setattr(remote, "WINDOW_BYTES", 64 << 10)
+    monkeypatch.setattr("tidewheel.read.remote_scan.WINDOW_BYTES", 64 << 10)
     assert setup.same(Query(key=(-100, 100), time=(10**8, 3 * 10**8), columns=["id", "name", "tags", "plate"])) > 500
 
 

@@ -16,15 +16,15 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.chunk import names
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.disk import Disk
 from tidewheel.errors import FencedError
 from tidewheel.index import hidden
 from tidewheel.index.hidden import Hidden
-from tidewheel.local_table import LocalTable
 from tidewheel.model.query import Query
 from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
-from tidewheel.owner import OwnedEngine
 from tidewheel.read.kernels import by_time
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import publish
@@ -194,7 +194,7 @@ def test_a_chunk_that_is_seen_in_part_stays_whole(wh: tw.Warehouse) -> None:
 
 def test_a_backup_has_what_left_meanwhile(wh: tw.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replacement between the moment that is backed up and the copy of the catalog."""
-    from tidewheel.care import backup
+    from tidewheel.maintenance import backup
 
     with wh:
         table = wh.table("t")

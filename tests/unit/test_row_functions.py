@@ -250,7 +250,7 @@ def test_too_long_and_too_deep(table: tw.Table) -> None:
     ],
 )
 def test_one_column_under_several_names(table: tw.Table, text: str) -> None:
-    found = tw.Warehouse(table._seat).sql(text).to_arrow()
+    found = tw.Warehouse(table._current).sql(text).to_arrow()
     with duckdb.connect() as connection:
         connection.register("t", rows())
         expected = connection.sql(text).to_arrow_reader().read_all()

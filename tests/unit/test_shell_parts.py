@@ -14,12 +14,12 @@ import pytest
 from rich.cells import cell_len
 
 from tidewheel.errors import InputError, StorageError
-from tidewheel.surfaces.shell import files, grid
+from tidewheel.surfaces.shell import answer_file, grid
 from tidewheel.surfaces.shell.answers import duration
 from tidewheel.surfaces.shell.cells import json_texts, texts, visible
-from tidewheel.surfaces.shell.completion import candidates
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.statements import is_complete, pieces_of, split, typed
+from tidewheel.surfaces.shell.suggestions import candidates
 
 TABLES = {
     "taxi": ["plate", "ts", "speed", "two words"],
@@ -233,15 +233,15 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         raise StorageError("the disk is gone")
 
     with pytest.raises(StorageError):
-        files.save(path, ROWS.schema, broken())  # type: ignore[arg-type]
+        answer_file.save(path, ROWS.schema, broken())  # type: ignore[arg-type]
     assert path.read_text() == "before" and [one.name for one in tmp_path.iterdir()] == ["rows.csv"]
     with pytest.raises(InputError, match="cannot hold"):
         interval = pa.record_batch({"i": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
-        files.save(tmp_path / "rows.parquet", interval.schema, [interval])
+        answer_file.save(tmp_path / "rows.parquet", interval.schema, [interval])
     with pytest.raises(InputError, match="ending"):
-        files.format_of(tmp_path / "rows.xlsx")
+        answer_file.format_of(tmp_path / "rows.xlsx")
     with pytest.raises(StorageError, match="cannot write"):
-        files.save(tmp_path / "missing" / "rows.csv", ROWS.schema, [])
+        answer_file.save(tmp_path / "missing" / "rows.csv", ROWS.schema, [])
     assert [one.name for one in tmp_path.iterdir()] == ["rows.csv"]
 
 

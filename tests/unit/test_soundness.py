@@ -16,16 +16,16 @@ import tidewheel as tw
 from tests.poison import FAULTS
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, _rows
+from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.wire import stream
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dead_letters import HIDDEN
 from tidewheel.model.delivery import SliceId
-from tidewheel.owner import OwnedEngine
 from tidewheel.testing.abandon import abandon
-from tidewheel.testing.seats import held
+from tidewheel.testing.fixed_engine import held
 from tidewheel.write.arrow_input import Columns, to_batches
-from tidewheel.write.load import ChunkMaker
+from tidewheel.write.chunk_maker import ChunkMaker
 from tidewheel.write.soundness import readable, unreadable_text
 
 TEXT = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("c", pa.string())])

@@ -12,7 +12,7 @@ import pytest
 
 import tidewheel.spark as tws
 from tidewheel.errors import InputError, SparkError
-from tidewheel.spark import folders, launch
+from tidewheel.spark import launch, user_folders
 from tidewheel.spark.conf import cores, defaults, given, java_options, patient
 
 GB = 1 << 30
@@ -87,22 +87,22 @@ class TestFolders:
     def test_they_are_the_user_s(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
-        assert folders.log_folder() == tmp_path / "s" / "tidewheel" / "spark"
-        assert folders.cache_folder() == tmp_path / "c" / "tidewheel"
-        assert folders.cache_folder().stat().st_mode & 0o777 == 0o700
+        assert user_folders.log_folder() == tmp_path / "s" / "tidewheel" / "spark"
+        assert user_folders.cache_folder() == tmp_path / "c" / "tidewheel"
+        assert user_folders.cache_folder().stat().st_mode & 0o777 == 0o700
 
     def test_a_home_that_cannot_be_written_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        assert folders.cache_folder() == tmp_path / f"tidewheel-{os.getuid()}" / "cache"
+        assert user_folders.cache_folder() == tmp_path / f"tidewheel-{os.getuid()}" / "cache"
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
         with pytest.raises(SparkError, match="set XDG_STATE_HOME and XDG_CACHE_HOME"):
-            folders.cache_folder()
+            user_folders.cache_folder()
 
     def test_old_logs_go_but_not_those_of_living_processes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        folder = folders.log_folder()
+        folder = user_folders.log_folder()
         dead = subprocess.Popen(["true"])
         dead.wait()
         ago = time.time() - 30 * 24 * 3600

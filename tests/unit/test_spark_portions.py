@@ -12,7 +12,7 @@ from tidewheel.model.schema import make_spec
 pytest.importorskip("pyspark")
 
 from tidewheel.spark.filters import Ask
-from tidewheel.spark.portions import LEAST, SLOTS, divide
+from tidewheel.spark.splits import LEAST, SLOTS, divide
 
 SPEC = make_spec("t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64())]), time="ts", key="k")
 

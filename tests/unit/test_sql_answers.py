@@ -19,7 +19,7 @@ import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tests.sql_tables import DAY, TAXI, taxi_rows, with_taxi
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.result import SqlResult
+from tidewheel.sql.sql_result import SqlResult
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -186,7 +186,7 @@ def test_it_answers_as_all_others_do(wh: tw.Warehouse, monkeypatch: pytest.Monke
     monkeypatch.setattr("tidewheel.sql.statement.is_bounded", lambda *_: False)
     monkeypatch.setattr("tidewheel.sql.statement.direct_of", lambda *_: None)
     monkeypatch.setattr("tidewheel.sql.statement.summary_of", lambda *_: None)
-    monkeypatch.setattr("tidewheel.sql.shapes.known", lambda *_: None)
+    monkeypatch.setattr("tidewheel.sql.statement_cache.known", lambda *_: None)
     remembered.cache_clear()
     try:
         for (text, given), expected in zip(texts, here, strict=True):

@@ -19,7 +19,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tests.sql_tables import told
-from tidewheel.sql import clock
+from tidewheel.sql import statement_time
 from tidewheel.sql.parser import tree_of
 from tidewheel.sql.small import is_certain
 
@@ -82,7 +82,7 @@ def duck(wh: tw.Warehouse) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "moment", lambda: NOW)
+    monkeypatch.setattr(statement_time, "moment", lambda: NOW)
 
 
 @pytest.fixture(scope="module", autouse=True)

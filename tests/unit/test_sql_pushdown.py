@@ -16,7 +16,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.result import SqlResult
+from tidewheel.sql.sql_result import SqlResult
 
 DAY = dt.datetime(2026, 1, 1)
 HOURS, KEYS, EACH = 20, 500, 4

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import tidewheel as tw
 from tidewheel.model.schema import make_spec
-from tidewheel.sql import shapes
+from tidewheel.sql import statement_cache
 from tidewheel.sql.direct import Asked, asked_of, prepared_of
-from tidewheel.sql.forms import Given
+from tidewheel.sql.prepared import Given
 from tidewheel.sql.statement import Statement, parse
 
 SPEC = make_spec(
@@ -35,7 +35,7 @@ def meant(text: str) -> str | None:
 
 
 def by_shape(text: str) -> str | None:
-    found = shapes.known(text)
+    found = statement_cache.known(text)
     return None if found is None else told(found[0].asked(SPEC, found[1], []))
 
 
@@ -135,7 +135,7 @@ def test_others_are_parsed(text: str) -> None:
 
 def test_new_constants_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_shape("SELECT k FROM t WHERE k = 1 AND s = 'a'") is not None
-    monkeypatch.setattr(shapes, "parse", lambda text: pytest.fail("it was parsed"))
+    monkeypatch.setattr(statement_cache, "parse", lambda text: pytest.fail("it was parsed"))
     assert by_shape("SELECT k FROM t WHERE k = 2 AND s = 'b'") is not None
 
 

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 import tidewheel as tw
-from tidewheel.surfaces.status.look import Look, StreamLook, TableLook, look, picture
-from tidewheel.surfaces.status.view import amount, drawn, rate, size, span
+from tidewheel.surfaces.status.observation import Look, StreamLook, TableLook, look, picture
+from tidewheel.surfaces.status.picture import amount, drawn, rate, size, span
 
 TAXI = TableLook("taxi", 1000, 400, 600, 3, 1, 5000, 70_000, 9, 2, newest=990.0, metrics={"rows": 1000.0, "rejected": 2.0, "waits": 0.0})
 BEFORE = Look(Path("wh"), 50.0, 998.0, 4711, (TAXI,), ())

@@ -19,7 +19,7 @@ from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch
 from tidewheel.model.delivery import SliceId, Written
 from tidewheel.testing.abandon import abandon
 from tidewheel.write import streams
-from tidewheel.write.load import ChunkMaker
+from tidewheel.write.chunk_maker import ChunkMaker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.string())])
 

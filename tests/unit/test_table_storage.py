@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.owner import OwnedEngine
-from tidewheel.testing.seats import held
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.testing.fixed_engine import held
 
 N = 3000
 KINDS = pa.array(["red", "green", None, "blue"])
@@ -187,7 +187,7 @@ def test_files_of_a_crash_are_no_rows(root: Path) -> None:
 def test_an_owner_that_nobody_can_reach_is_named_with_pid_and_host(tmp_path: Path) -> None:
     root = tmp_path / "wh"
     code = (
-        "import tidewheel.seat, tidewheel as tw\ntidewheel.seat.PATIENCE = 0.1\n"
+        "import tidewheel.cluster.current_engine, tidewheel as tw\ntidewheel.cluster.current_engine.PATIENCE = 0.1\n"
         f"try:\n    tw.open({str(root)!r})\nexcept tw.OwnedError as e:\n    print(e.retryable, e)"
     )
     with tw.open(root):

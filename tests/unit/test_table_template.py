@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import tidewheel as tw
 from tidewheel.index.template import PAYS, divide, paper_skew, skew
-from tidewheel.surfaces.fleet import BEIJING, CENTRE
+from tidewheel.programs.fleet import BEIJING, CENTRE
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 

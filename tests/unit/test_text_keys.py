@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.index.coders import Coders
 from tidewheel.index.regions import WORTH
+from tidewheel.index.table_coders import Coders
 from tidewheel.index.version import ChunkSet
 from tidewheel.model.pieces import INDEX
 from tidewheel.model.text.division import LONGEST_PREFIX

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.surfaces.torture.ingest import everything
-from tidewheel.surfaces.torture.journal import (
+from tidewheel.programs.torture.journal import (
     Acknowledged,
     Asked,
     Begun,
@@ -25,10 +24,11 @@ from tidewheel.surfaces.torture.journal import (
     Settled,
     Verified,
 )
-from tidewheel.surfaces.torture.ledger import Ledger, State
-from tidewheel.surfaces.torture.proof import Found, found, row_id, settle, verify
-from tidewheel.surfaces.torture.readers import Reader
-from tidewheel.surfaces.torture.workload import SCHEMA, Batch, good_rows, next_batch, rows_of, slot, sound
+from tidewheel.programs.torture.ledger import Ledger, State
+from tidewheel.programs.torture.proof import Found, found, row_id, settle, verify
+from tidewheel.programs.torture.readers import Reader
+from tidewheel.programs.torture.victim import everything
+from tidewheel.programs.torture.workload import SCHEMA, Batch, good_rows, next_batch, rows_of, slot, sound
 
 SEED = 11
 

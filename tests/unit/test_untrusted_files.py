@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.care.check import check, closed
-from tidewheel.care.manifest import Manifest, Stored, TableEntry, digest
 from tidewheel.chunk import names
 from tidewheel.cluster import address
-from tidewheel.env.files import LocalFiles
+from tidewheel.engine.local_table import LocalTable
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import CorruptionError, InputError, StorageError, TidewheelError
-from tidewheel.local_table import LocalTable
+from tidewheel.maintenance.check import check, closed
+from tidewheel.maintenance.manifest import Manifest, Stored, TableEntry, digest
 from tidewheel.model.delivery import Written
-from tidewheel.write.load import ChunkMaker
+from tidewheel.write.chunk_maker import ChunkMaker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("note", pa.string())])
 
@@ -275,7 +275,7 @@ def test_names_that_leave_the_root_are_no_names(tmp_path: Path, canary: Path) ->
 def table(tmp_path: Path) -> Iterator[LocalTable]:
     with tw.open(tmp_path / "wh") as wh:
         wh.create_table("t", SCHEMA, time="ts", key="k")
-        engine = wh._seat.engine()
+        engine = wh._current.engine()
         yield engine.table("t")  # type: ignore[misc]
 
 
@@ -332,7 +332,7 @@ def test_a_load_of_another_table_is_left_alone(tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh") as wh:
         for name in ("t", "u"):
             wh.create_table(name, SCHEMA, time="ts", key="k")
-        engine = wh._seat.engine()
+        engine = wh._current.engine()
         load = engine.table("t").begin_load()
         engine.table("u").abort_load(load.job)
         assert (tmp_path / "wh" / load.folder).is_dir()

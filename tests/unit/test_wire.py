@@ -25,12 +25,12 @@ from tidewheel.cluster import requests, wire
 from tidewheel.errors import BadRowsError, CorruptionError, NotFoundError, OwnerLostError, TidewheelError
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
 from tidewheel.model.recovery import Recovery, TableRecovery
 from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, make_spec
-from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 from tidewheel.testing.strategies import Stream, table_cases
 from tidewheel.testing.strategies import random as randoms
@@ -110,8 +110,8 @@ def test_queries(query: Query) -> None:
 # ---- classes: random ones of each, made from their types ---------------------------------------------------
 
 CLASSES = [
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Recovery, ServerState, Sketch, SliceId, Staged, Stats,
-    StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written, Problem,
+    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Recovery, ServerState, PackedPlan, SliceId, Staged,
+    Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written, Problem,
 ]  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def test_the_protocol_is_counted_up_when_a_class_changes() -> None:
 
 def test_every_request_is_known() -> None:
     known = {kind.__name__ for kind in vars(requests).values() if inspect.isclass(kind) and is_dataclass(kind)}
-    assert known - {"Query", "Plan", "Sketch", "Stats", "TableSpec", "SliceId", "Written", "Settings", "Recovery"} <= set(wire._READERS)
+    assert known - {"Query", "Plan", "PackedPlan", "Stats", "TableSpec", "SliceId", "Written", "Settings", "Recovery"} <= set(wire._READERS)
     request = requests.CommitBatch(3, "s", "r", 7, (SliceId("s", "r", 7, 0, 1), SliceId("s", "r", 7, 1, 4)))
     assert there_and_back(request) == request
     assert there_and_back(Settings(chunk_bytes=4096, query_rows=None)) == Settings(chunk_bytes=4096, query_rows=None)

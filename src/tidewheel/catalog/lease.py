@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tidewheel.catalog.protocol import CatalogWriter
+from tidewheel.catalog.access import CatalogWriter
 from tidewheel.errors import OwnedError, StorageError
 from tidewheel.model.records import Lease
 

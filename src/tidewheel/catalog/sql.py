@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, bindparam, delete, func, insert, select, update
 
-from tidewheel.catalog import copies, rows
-from tidewheel.catalog.engine import WRITES, SqliteFile, sqlite_engine, storage_errors
+from tidewheel.catalog import copies, record_rows
 from tidewheel.catalog.migrations import upgrade
+from tidewheel.catalog.sqlite_file import WRITES, SqliteFile, sqlite_engine, storage_errors
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, packages, servers, stream_batches, tables, warehouse
 from tidewheel.env.memory import keep_for_good
 from tidewheel.errors import ClosedError, CorruptionError, ExistsError, FencedError, NotFoundError, StorageError
@@ -128,16 +128,16 @@ class SqlCatalog:
         c, m, s = chunks.c, masks.c, servers.c
         with self._reading() as conn:
             known = _tables(conn)
-            held = rows.grouped(lambda record: record, _chunks(conn, c.generation_removed.is_(None)))
+            held = record_rows.grouped(lambda record: record, _chunks(conn, c.generation_removed.is_(None)))
             with _sound(conn, "chunks"):
                 query = select(c.table_id, c.server, c.late, c.generation_lo, c.generation_hi)
-                covered = rows.grouped(rows.coverage_record, conn.execute(query))
+                covered = record_rows.grouped(record_rows.coverage_record, conn.execute(query))
             with _sound(conn, "masks"):
                 query = select(m.table_id, m.time_lo, m.time_hi, m.generation, m.reason).order_by(m.id)
-                hidden = rows.grouped(rows.mask_record, conn.execute(query))
+                hidden = record_rows.grouped(record_rows.mask_record, conn.execute(query))
             with _sound(conn, "servers"):
                 query = select(s.table_id, s.server, s.key_lo, s.prefix).order_by(s.table_id, s.server)
-                divided = rows.grouped(rows.server_record, conn.execute(query))
+                divided = record_rows.grouped(record_rows.server_record, conn.execute(query))
         return [TableContents(one, *(tuple(part.get(one.id, ())) for part in (held, covered, hidden, divided))) for one in known]
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
@@ -148,12 +148,12 @@ class SqlCatalog:
         c = chunks.c
         query = select(c.server, c.late, c.generation_lo, c.generation_hi).where(c.table_id == table_id)
         with self._reading() as conn, _sound(conn, "chunks", table_id):
-            return [rows.coverage_record(row) for row in conn.execute(query)]
+            return [record_rows.coverage_record(row) for row in conn.execute(query)]
 
     def masks(self, table_id: int) -> list[MaskRecord]:
         query = select(masks.c.time_lo, masks.c.time_hi, masks.c.generation, masks.c.reason)
         with self._reading() as conn, _sound(conn, "masks", table_id):
-            return [rows.mask_record(row) for row in conn.execute(query.where(masks.c.table_id == table_id).order_by(masks.c.id))]
+            return [record_rows.mask_record(row) for row in conn.execute(query.where(masks.c.table_id == table_id).order_by(masks.c.id))]
 
     def package(self, table_id: int, name: str) -> PackageRecord | None:
         with self._reading() as conn:
@@ -164,19 +164,19 @@ class SqlCatalog:
         query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id, b.stream == stream)
         with self._reading() as conn, _sound(conn, "stream_batches", table_id):
             row = conn.execute(query.order_by(b.batch.desc()).limit(1)).first()
-            return None if row is None else rows.batch_record(row)
+            return None if row is None else record_rows.batch_record(row)
 
     def streams(self, table_id: int) -> list[StreamBatchRecord]:
         b = stream_batches.c
         query = select(b.stream, b.batch, b.generation, b.rows).where(b.table_id == table_id).order_by(b.stream, b.batch)
         with self._reading() as conn, _sound(conn, "stream_batches", table_id):
-            last = {row.stream: rows.batch_record(row) for row in conn.execute(query)}
+            last = {row.stream: record_rows.batch_record(row) for row in conn.execute(query)}
             return list(last.values())
 
     def servers(self, table_id: int) -> list[ServerRecord]:
         query = select(servers.c.server, servers.c.key_lo, servers.c.prefix).where(servers.c.table_id == table_id)
         with self._reading() as conn, _sound(conn, "servers", table_id):
-            return [rows.server_record(row) for row in conn.execute(query.order_by(servers.c.server))]
+            return [record_rows.server_record(row) for row in conn.execute(query.order_by(servers.c.server))]
 
     def partitions(self, table_id: int) -> list[tuple[int, int, int]]:
         part = chunk_partitions.c
@@ -210,9 +210,9 @@ class SqlCatalog:
             _fence(conn, epoch)
             if conn.execute(select(tables.c.id).where(tables.c.name == spec.name)).first():
                 raise ExistsError(f"there is a table {spec.name!r} already; use it, choose another name, or drop it first")
-            key = conn.execute(insert(tables).values(rows.table_row(spec, BASE))).inserted_primary_key
+            key = conn.execute(insert(tables).values(record_rows.table_row(spec, BASE))).inserted_primary_key
             assert key is not None  # only for statements that are no single insert
-            conn.execute(insert(fields), rows.field_rows(key[0], spec))
+            conn.execute(insert(fields), record_rows.field_rows(key[0], spec))
             return TableRecord(key[0], spec)
 
     def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
@@ -276,7 +276,7 @@ def _tables(conn: Connection, *where: ColumnElement[bool]) -> list[TableRecord]:
     records = []
     for row in found:
         with _sound(conn, "tables", row.id):
-            records.append(rows.table_record(row, ids[row.id]))
+            records.append(record_rows.table_record(row, ids[row.id]))
     return records
 
 
@@ -286,14 +286,14 @@ def _chunks(conn: Connection, *where: ColumnElement[bool]) -> list[ChunkRecord]:
     parts = conn.execute(select(part.table_id, part.chunk_id, part.partition, part.rows).select_from(join).where(*where)).all()
     found = conn.execute(select(chunks).where(*where)).all()
     with _sound(conn, "chunks", found[0].table_id if found else None):
-        return rows.chunk_records(found, parts)
+        return record_rows.chunk_records(found, parts)
 
 
 def _package(conn: Connection, table_id: int, name: str) -> PackageRecord | None:
     query = select(packages.c.name, packages.c.generation, packages.c.rows, packages.c.rejected)
     row = conn.execute(query.where(packages.c.table_id == table_id, packages.c.name == name)).first()
     with _sound(conn, "packages", table_id):
-        return rows.package_record(row) if row else None
+        return record_rows.package_record(row) if row else None
 
 
 def _stream_batch(conn: Connection, table_id: int, stream: str, batch: int) -> StreamBatchRecord | None:
@@ -301,7 +301,7 @@ def _stream_batch(conn: Connection, table_id: int, stream: str, batch: int) -> S
     query = select(b.stream, b.batch, b.generation, b.rows)
     row = conn.execute(query.where(b.table_id == table_id, b.stream == stream, b.batch == batch)).first()
     with _sound(conn, "stream_batches", table_id):
-        return rows.batch_record(row) if row else None
+        return record_rows.batch_record(row) if row else None
 
 
 def _lease(conn: Connection, lock: bool = False) -> tuple[int, Lease | None]:
@@ -310,7 +310,7 @@ def _lease(conn: Connection, lock: bool = False) -> tuple[int, Lease | None]:
     if len(found) != 1:
         raise CorruptionError(f"the catalog is damaged: it has {len(found)} leases, not one. {_RESTORE}")
     with _sound(conn, "leases"):
-        return found[0].epoch, rows.lease_record(found[0])
+        return found[0].epoch, record_rows.lease_record(found[0])
 
 
 def _fence(conn: Connection, epoch: int) -> None:
@@ -350,8 +350,8 @@ def _add_chunks(conn: Connection, commits: Sequence[Commit]) -> None:
             if chunk.table_id != commit.table_id:
                 raise StorageError(f"chunk {chunk.id} belongs to table {chunk.table_id}, but the commit is to table {commit.table_id}")
     if added := [chunk for commit in commits for chunk in commit.add]:
-        conn.execute(insert(chunks), [rows.chunk_row(c) for c in added])
-    if parts := [row for c in added for row in rows.partition_rows(c)]:
+        conn.execute(insert(chunks), [record_rows.chunk_row(c) for c in added])
+    if parts := [row for c in added for row in record_rows.partition_rows(c)]:
         conn.execute(insert(chunk_partitions), parts)
 
 

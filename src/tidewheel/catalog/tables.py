@@ -54,7 +54,7 @@ class UInt64(TypeDecorator[int]):
 
 
 class _AsStored:
-    """What a database returns, as it is: SQLite holds any value in any column, and `catalog.rows` says which one is wrong."""
+    """What a database returns, as it is: SQLite holds any value in any column, and `catalog.record_rows` says which one is wrong."""
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return None if dialect.name == "sqlite" else super().result_processor(dialect, coltype)  # type: ignore[misc]

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tidewheel.catalog.access import CatalogReader
 from tidewheel.catalog.lease import OwnerLock
-from tidewheel.catalog.protocol import CatalogReader
 from tidewheel.env.disk import Identity, identity_of
-from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Flag
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, TidewheelError
 
 EVERY = 0.5

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tidewheel.catalog import migrations
-from tidewheel.catalog.engine import SqliteFile
 from tidewheel.catalog.sql import SqlCatalog, open_sqlite
+from tidewheel.catalog.sqlite_file import SqliteFile
 
 
 @contextmanager

@@ -6,7 +6,7 @@ So chunks take only a part of them. What always holds:
 - No more chunks are mapped than the one that asks allows, whoever holds on to them: chunks, queries under way, or rows that were
   returned without a copy. A mapping is counted from before it is made until the last of these has let go of it.
 - Where there is no room, chunks that no query used of late are let go of; a query that still reads them keeps them until it is done.
-- If that makes no room, `take` says so, and the chunk is read by range instead (`chunk.remote`): slower, and as right.
+- If that makes no room, `take` says so, and the chunk is read by range instead (`chunk.remote_chunk`): slower, and as right.
 
 Call from any thread.
 """

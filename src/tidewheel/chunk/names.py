@@ -19,7 +19,7 @@ import re
 import secrets
 import time
 
-from tidewheel.env.files import TEMPORARY as TEMPORARY
+from tidewheel.env.local_files import TEMPORARY as TEMPORARY
 from tidewheel.errors import InputError
 from tidewheel.model.chunk_names import ARROW as ARROW
 from tidewheel.model.chunk_names import CHUNK_ID

@@ -37,11 +37,11 @@ from tidewheel.chunk.format import (
     is_intact,
     unpack_index,
 )  # fmt: skip
-from tidewheel.chunk.layout import Range
+from tidewheel.chunk.frame import Range
 from tidewheel.chunk.mappings import MAPPINGS, Beyond
-from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.chunk.writer import frame_checksum
-from tidewheel.env.files import NoMappingError, remove_with
+from tidewheel.env.local_files import NoMappingError, remove_with
 from tidewheel.env.memory import mappings_for_chunks
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, KeyCoder, fixed

@@ -4,7 +4,7 @@ root/owner/               only the owner's user may look into it
   address.json            written when the owner listens, removed when it closes; of a dead owner it may stay
   <epoch>.sock            the socket, unless its path would be too long: then the owner listens on a loopback port. Had it to be made
                           again, because somebody removed it, it is <epoch>-1.sock, and so on
-  owner.log               what a detached owner had to say (cluster/summon.py)
+  owner.log               what a detached owner had to say (cluster/start_owner.py)
 
 The address says nothing about whether the owner lives. The lock does (catalog/lease.py); `is_owned` looks at it without taking it.
 """

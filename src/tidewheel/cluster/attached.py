@@ -30,8 +30,8 @@ from tidewheel.read.result import Result
 from tidewheel.settings import Settings
 
 if TYPE_CHECKING:
-    from tidewheel.cluster.outgoing import Outgoing
-    from tidewheel.read.coordinator import Coordinator
+    from tidewheel.cluster.insert_rows import Outgoing
+    from tidewheel.read.planner import Planner
     from tidewheel.write.accept import Acceptor
 
 AT_ONCE = 256 << 10
@@ -39,7 +39,7 @@ AT_ONCE = 256 << 10
 
 
 class AttachedTable:
-    """One table. Holds `cluster.protocol.TableEngine`; every method may be called from any thread.
+    """One table. Holds `engine.protocol.TableEngine`; every method may be called from any thread.
 
     What takes its time to load is imported where it is used: a Spark worker that only stages rows starts without it.
     """
@@ -62,10 +62,10 @@ class AttachedTable:
         return Acceptor(self.spec, key_coder(self.spec).refuse, self._settings.max_batch_bytes)
 
     @cached_property
-    def _coordinator(self) -> Coordinator:
-        from tidewheel.cluster.filtered_result import coordinator
+    def _planner(self) -> Planner:
+        from tidewheel.cluster.filtered_result import planner
 
-        return coordinator(self.spec, self._settings)
+        return planner(self.spec, self._settings)
 
     # ---- what users do ----------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class AttachedTable:
         return self._send(ask.Replace(self._number, time, rows.values, _left()), rows)
 
     def _outgoing(self, data: Any) -> Outgoing:
-        from tidewheel.cluster.outgoing import outgoing
+        from tidewheel.cluster.insert_rows import outgoing
 
         return outgoing(data, self.spec, self._acceptor)
 
@@ -93,7 +93,7 @@ class AttachedTable:
         if callable(query.where):
             from tidewheel.cluster.filtered_result import FilteredResult
 
-            return FilteredResult(self._coordinator, query, self._bounded)
+            return FilteredResult(self._planner, query, self._bounded)
         return self._bounded(query)
 
     def _bounded(self, query: Query) -> AttachedResult:
@@ -181,7 +181,7 @@ class AttachedTable:
 
 
 class AttachedEngine:
-    """A warehouse. Holds `cluster.protocol.Engine`; made by `attach`. If its owner is `lost`, it stays so: attach again."""
+    """A warehouse. Holds `engine.protocol.Engine`; made by `attach`. If its owner is `lost`, it stays so: attach again."""
 
     owns = False
     fenced = False

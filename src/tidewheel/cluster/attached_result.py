@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
+from tidewheel.cluster.client_handles import Hold
 from tidewheel.cluster.connection import Connection
-from tidewheel.cluster.holdings import Hold
 from tidewheel.cluster.wire import decode, one_batch, unstream
 from tidewheel.errors import CancelledError, TidewheelError
+from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
-from tidewheel.model.sketch import Sketch
 from tidewheel.read.limits import Cancellable
 from tidewheel.read.result import Result
 
@@ -45,7 +45,7 @@ class AttachedResult(Result):
             self.schema, batches = unstream(rows)
         self._here: list[pa.RecordBatch] | None = None if answer.result else batches
         self._rows: int | None = None
-        self._plan: Plan | Sketch | None = None
+        self._plan: Plan | PackedPlan | None = None
         self.stats = answer.stats
         self.warning = answer.warning
         self._hold = hold
@@ -56,7 +56,7 @@ class AttachedResult(Result):
         if self._plan is None:
             said = self._answer.plan
             self._plan = self._connection.ask(ask.GetPlan(self._answer.result)) if said is None else decode(said)
-        return self._plan.plan(self.stats) if isinstance(self._plan, Sketch) else replace(self._plan, stats=self.stats)
+        return self._plan.plan(self.stats) if isinstance(self._plan, PackedPlan) else replace(self._plan, stats=self.stats)
 
     @property
     def generation(self) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.attached_result import AttachedResult
+from tidewheel.cluster.client_handles import Hold
 from tidewheel.cluster.connection import Connection
-from tidewheel.cluster.holdings import Hold
 from tidewheel.env.deadline import Within
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 
 
 class AttachedVersion:
-    """A table at one version. Those that were pinned together share a hold. Holds `cluster.protocol.PinnedTable`."""
+    """A table at one version. Those that were pinned together share a hold. Holds `engine.protocol.PinnedTable`."""
 
     def __init__(self, connection: Connection, hold: Hold, place: int, pinned: ask.PinnedAs) -> None:
         self.spec: TableSpec = pinned.spec

@@ -10,7 +10,7 @@ from tidewheel.cluster import address, sockets
 from tidewheel.cluster.address import Door
 from tidewheel.env import deadline
 from tidewheel.errors import OwnedError, OwnerLostError
-from tidewheel.version import __version__
+from tidewheel.release import __version__
 
 if TYPE_CHECKING:
     from tidewheel.cluster.attached import AttachedEngine

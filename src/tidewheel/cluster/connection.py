@@ -27,9 +27,9 @@ from pyarrow import flight
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
 from tidewheel.cluster.aside import Aside
-from tidewheel.cluster.holdings import Hold, Holdings
-from tidewheel.cluster.lines import Lines
-from tidewheel.cluster.loss import BROKEN, late_during, lost_during, reason, wait_for_the_end
+from tidewheel.cluster.client_handles import Hold, Holdings
+from tidewheel.cluster.exchange_pool import Lines
+from tidewheel.cluster.owner_lost import BROKEN, late_during, lost_during, reason, wait_for_the_end
 from tidewheel.cluster.pulse import Pulse, Wait
 from tidewheel.cluster.requests import (
     PROGRESS,

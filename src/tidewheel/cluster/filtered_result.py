@@ -17,26 +17,26 @@ from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Plan, Query
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.coordinator import Coordinator
 from tidewheel.read.limits import Watch
 from tidewheel.read.piped_result import PipedResult
 from tidewheel.read.pipeline import Pipeline, Source, limits_of
+from tidewheel.read.planner import Planner
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
 
 
-def coordinator(spec: TableSpec, settings: Settings) -> Coordinator:
+def planner(spec: TableSpec, settings: Settings) -> Planner:
     """One that plans nothing, and knows what is right and wrong with a query."""
-    return Coordinator(spec, Shape(spec), settings, StoredColumns(*code_columns(spec)))
+    return Planner(spec, Shape(spec), settings, StoredColumns(*code_columns(spec)))
 
 
 class FilteredResult(PipedResult):
     """`bounded` asks the owner; what it answers pins the version that this result shows."""
 
-    def __init__(self, coordinator: Coordinator, query: Query, bounded: Callable[[Query], AttachedResult]) -> None:
+    def __init__(self, planner: Planner, query: Query, bounded: Callable[[Query], AttachedResult]) -> None:
         began = time.perf_counter()
-        watch = Watch(limits_of(coordinator, query), self)
-        self._pipeline = pipeline = Pipeline(coordinator, query, watch)
+        watch = Watch(limits_of(planner, query), self)
+        self._pipeline = pipeline = Pipeline(planner, query, watch)
         self.schema = pipeline.schema
         self._bounded = bounded(
             Query(

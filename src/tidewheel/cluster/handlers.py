@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.cluster import requests as ask
-from tidewheel.cluster.held import HeldResult, Life, Reading, Sessions
-from tidewheel.cluster.protocol import Engine, PinnedTable, TableEngine
+from tidewheel.cluster.sessions import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
+from tidewheel.engine.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.env.deadline import Within
 from tidewheel.errors import CancelledError, ClosedError, InputError, NotFoundError, OwnedError, TidewheelError
 from tidewheel.model.query import Query
@@ -233,7 +233,7 @@ class Handlers:
         planned, cheap = stats.milliseconds, result._counts_cheaply()
         try:
             batches: list[pa.RecordBatch] | None = list(result._batches(True, _Soon(result)))
-            plan = encode(result.sketch() if isinstance(result, LocalResult) else result.plan)
+            plan = encode(result.packed_plan() if isinstance(result, LocalResult) else result.plan)
         except TidewheelError:
             batches = None
         if batches is None or stats.bytes > _FEW_BYTES:

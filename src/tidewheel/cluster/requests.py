@@ -307,7 +307,7 @@ class Answer:
     bare: bool = False
     """Its rows come as one batch with the table's own schema, which is then not sent."""
     plan: Any = None
-    """If its rows are here: a Plan or a Sketch, encoded. Few ask for it, so it is decoded then."""
+    """If its rows are here: a Plan or a PackedPlan, encoded. Few ask for it, so it is decoded then."""
     read: tuple[int, int, float] | None = None
     """If its rows are here: how many they are, their bytes, and the milliseconds it took in all."""
 

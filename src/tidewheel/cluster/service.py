@@ -77,7 +77,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location, tls_certificates=tls)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """A line: requests that come in one piece, one after the other (cluster/lines.py)."""
+        """A line: requests that come in one piece, one after the other (cluster/exchange_pool.py)."""
         while True:
             try:
                 message = reader.read_chunk().app_metadata

@@ -26,12 +26,12 @@ from tidewheel.cluster import requests
 from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
 from tidewheel.model.recovery import Recovery, TableRecovery
 from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, spec_from_layout
-from tidewheel.model.sketch import Sketch
 from tidewheel.settings import Settings
 
 Json = Any
@@ -289,7 +289,7 @@ def _decode_error(value: Json) -> TidewheelError:
 # ---- classes ------------------------------------------------------------------------------------------------
 
 _CLASSES: tuple[type[Any], ...] = (
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, Sketch,
+    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, PackedPlan,
     SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
     *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
 )  # fmt: skip
@@ -327,15 +327,15 @@ def _read_stats(value: Json) -> Stats:
     return stats
 
 
-def _write_sketch(value: Sketch) -> Json:
+def _write_packed_plan(value: PackedPlan) -> Json:
     kept = value.table, value.generation, value.intervals, value.time, value.sealed, value.names
-    return _tagged("Sketch", [*kept, _bytes(value.pieces), _bytes(value.segments)])
+    return _tagged("PackedPlan", [*kept, _bytes(value.pieces), _bytes(value.segments)])
 
 
-def _read_sketch(value: Json) -> Sketch:
+def _read_packed_plan(value: Json) -> PackedPlan:
     table, generation, intervals, time, sealed, names, pieces, segments = value["v"]
     spans = tuple([(lo, hi) for lo, hi in intervals])
-    return Sketch(table, generation, spans, tuple(time), sealed, names, base64.b64decode(pieces), base64.b64decode(segments))
+    return PackedPlan(table, generation, spans, tuple(time), sealed, names, base64.b64decode(pieces), base64.b64decode(segments))
 
 
 def _write_answer(value: requests.Answer) -> Json:
@@ -369,7 +369,7 @@ _WRITERS: dict[type[Any], Callable[[Any], Json]] = {
     Stranger: lambda value: {_TAG: "stranger", "v": repr(value), "text": str(value), "kind": value.kind},
     **{kind: _writer(kind) for kind in _CLASSES},
     Stats: lambda value: _tagged("Stats", _stats(value)),
-    Sketch: _write_sketch,
+    PackedPlan: _write_packed_plan,
     requests.Answer: _write_answer,
 }
 
@@ -392,7 +392,7 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "stranger": lambda value: Stranger(value["v"], value["text"], value["kind"]),
     **{kind.__name__: _reader(kind) for kind in _CLASSES},
     "Stats": lambda value: _read_stats(value["v"]),
-    "Sketch": _read_sketch,
+    "PackedPlan": _read_packed_plan,
     "Answer": _read_answer,
 }
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 import pyarrow as pa
 
 from tidewheel.env.disk import Disk, open_regular
-from tidewheel.env.platter import Loss, Platter, Stored
+from tidewheel.env.power_loss import Loss, Platter, Stored
 
 T = TypeVar("T")
 

@@ -11,30 +11,30 @@ from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.expressions import ROWS, Expression, at_one_moment, looked_at_within, quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
-from tidewheel.read.totals.asked import Total, read, type_of
+from tidewheel.read.totals.parse import Total, read, type_of
 from tidewheel.read.totals.sums import Totals
 
 if TYPE_CHECKING:
-    from tidewheel.read.coordinator import Coordinator
+    from tidewheel.read.planner import Planner
 
 _REMEMBERED = 256
 """Choices of totals of a table."""
 
 
-def aggregation(coordinator: Coordinator, query: Query, watch: Watch) -> Aggregation | Totals:
+def aggregation(planner: Planner, query: Query, watch: Watch) -> Aggregation | Totals:
     """How a query's aggregates and groups are made: by DuckDB, unless they are plain totals of all rows."""
-    return _totals(coordinator, query) or Aggregation(coordinator, query, watch)
+    return _totals(planner, query) or Aggregation(planner, query, watch)
 
 
-def _totals(coordinator: Coordinator, query: Query) -> Totals | None:
+def _totals(planner: Planner, query: Query) -> Totals | None:
     if query.group_by or query.columns is not None or not isinstance(query.aggregate, Mapping) or not query.aggregate:
         return None
     pairs = tuple(query.aggregate.items())
     if not all(isinstance(part, str) for pair in pairs for part in pair):
         return None
-    known = coordinator.remembered
+    known = planner.remembered
     if pairs not in known:
-        made = _plain(dict(pairs), coordinator.spec.schema)
+        made = _plain(dict(pairs), planner.spec.schema)
         if len(known) >= _REMEMBERED:
             return made
         known[pairs] = made
@@ -58,8 +58,8 @@ class Aggregation:
 
     folds = None
 
-    def __init__(self, coordinator: Coordinator, query: Query, watch: Watch) -> None:
-        names = coordinator.names
+    def __init__(self, planner: Planner, query: Query, watch: Watch) -> None:
+        names = planner.names
         if query.group_by is not None and not isinstance(query.group_by, (str, list, tuple)):
             raise QueryError(f"group_by is a list of columns, not {query.group_by!r}")
         groups = [query.group_by] if isinstance(query.group_by, str) else list(query.group_by or ())
@@ -71,7 +71,7 @@ class Aggregation:
         if not wanted and not groups:
             raise QueryError("aggregate is a mapping like {'n': 'count(*)', 'v': 'avg(speed)'}")
         for g in groups:
-            coordinator.number(g, "group_by")
+            planner.number(g, "group_by")
         reads = dict.fromkeys(groups)
         self._bounded = True
         looked: list[Expression] = []
@@ -82,13 +82,13 @@ class Aggregation:
             reads.update(dict.fromkeys(found.columns))
             self._bounded = self._bounded and found.bounded
             looked.append(found)
-        self.reads: list[str] = list(reads) or [coordinator.spec.time.column]
+        self.reads: list[str] = list(reads) or [planner.spec.time.column]
         parts = [quoted(g) for g in groups] + [
             f"({text}\n) AS {quoted(name)}" for name, text in zip(wanted, at_one_moment(looked), strict=True)
         ]
         self._sql = f"SELECT {', '.join(parts)} FROM {quoted(ROWS)}" + (f" GROUP BY {', '.join(map(quoted, groups))}" if groups else "")
         self._names = names
-        empty = pa.Table.from_batches([], pa.schema([coordinator.spec.schema.field(n) for n in self.reads]))
+        empty = pa.Table.from_batches([], pa.schema([planner.spec.schema.field(n) for n in self.reads]))
         slow = watch.limits.seconds != NEVER  # what is constant in an expression is worked out even without a row
         # with a count beside them, expressions that do not aggregate are refused
         run(self._sql.replace("SELECT ", "SELECT count(*), ", 1), empty, names, watch, slow, self._bounded)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidewheel.chunk.reader import Chunk
-from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.errors import CorruptionError
 from tidewheel.index.version import Version
 from tidewheel.model.pieces import BLOCK_ROWS, INDEX, SOURCE

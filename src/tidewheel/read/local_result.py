@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from tidewheel.errors import CancelledError
 from tidewheel.index.version import Version
+from tidewheel.model.packed_plan import COLUMNS, PackedPlan
 from tidewheel.model.pieces import INDEX, SOURCE
 from tidewheel.model.query import Plan, Query, Stats
-from tidewheel.model.sketch import COLUMNS, Sketch
-from tidewheel.read.coordinator import Coordinator, Scan
 from tidewheel.read.limits import Cancellable, Watch
 from tidewheel.read.piped_result import PipedResult
 from tidewheel.read.pipeline import Pipeline, Source, limits_of
+from tidewheel.read.planner import Planner, Scan
 from tidewheel.read.rows import rows_of
 from tidewheel.read.scan import Found
 
@@ -30,12 +30,12 @@ _FEW_PIECES = 64
 class LocalResult(PipedResult):
     """The answer to a query of a version. It is planned when it is made, and read when it is asked for."""
 
-    def __init__(self, coordinator: Coordinator, version: Version, query: Query) -> None:
+    def __init__(self, planner: Planner, version: Version, query: Query) -> None:
         began = time.perf_counter()
-        watch = Watch(limits_of(coordinator, query), self)
-        self._pipeline = pipeline = Pipeline(coordinator, query, watch)
+        watch = Watch(limits_of(planner, query), self)
+        self._pipeline = pipeline = Pipeline(planner, query, watch)
         self.schema = pipeline.schema
-        self._scan: Scan | None = coordinator.scan(version, query, pipeline.read, watch)
+        self._scan: Scan | None = planner.scan(version, query, pipeline.read, watch)
         found, damage = self._scan.found, self._scan.damage
         self.stats = Stats(found.considered, len(found.pieces), found.leaves_read, found.leaves_skipped, found.rows_scanned)
         if damage is not None:
@@ -50,9 +50,9 @@ class LocalResult(PipedResult):
 
     @property
     def plan(self) -> Plan:
-        return self.sketch().plan(self.stats)
+        return self.packed_plan().plan(self.stats)
 
-    def sketch(self) -> Sketch:
+    def packed_plan(self) -> PackedPlan:
         """What the plan is made of."""
         scan = self._alive()
         found, version = scan.found, scan.found.version
@@ -67,7 +67,7 @@ class LocalResult(PipedResult):
         asked = scan.keys.intervals
         intervals = tuple(zip(asked.lo.tolist(), asked.hi.tolist(), strict=True))
         pieces, segments = found.pieces[:, COLUMNS].tobytes(), found.segments[:, (0, 2)].tobytes()
-        return Sketch(self._spec().name, version.generation, intervals, scan.time, len(version.sealed), names, pieces, segments)
+        return PackedPlan(self._spec().name, version.generation, intervals, scan.time, len(version.sealed), names, pieces, segments)
 
     @property
     def generation(self) -> int:

@@ -13,8 +13,8 @@ from tidewheel.model.pieces import ROWS, T0, T1
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.coordinator import Coordinator
 from tidewheel.read.local_result import LocalResult
+from tidewheel.read.planner import Planner
 
 PATIENCE = 5.0
 """Seconds in which a moment must come when no table changes between two looks at all of them. A look takes less than any insert does."""
@@ -23,11 +23,11 @@ PATIENCE = 5.0
 class PinnedVersion:
     """A version of a table. It holds what it points to, and has the same rows however often it is asked."""
 
-    def __init__(self, coordinator: Coordinator, version: Version) -> None:
-        self.spec: TableSpec = coordinator.spec
+    def __init__(self, planner: Planner, version: Version) -> None:
+        self.spec: TableSpec = planner.spec
         self.generation = version.generation
         self.version = version
-        self._coordinator = coordinator
+        self._planner = planner
 
     @property
     def about(self) -> int:
@@ -36,11 +36,11 @@ class PinnedVersion:
         return int(chunks.matrix[: chunks.count, ROWS].sum()) + sum(tree.rows for tree in self.version.trees)
 
     def query(self, query: Query) -> LocalResult:
-        return LocalResult(self._coordinator, self.version, query)
+        return LocalResult(self._planner, self.version, query)
 
     def query_at(self, version: Version, query: Query) -> LocalResult:
         """The same of another version of the table."""
-        return LocalResult(self._coordinator, version, query)
+        return LocalResult(self._planner, version, query)
 
 
 def split(version: Version) -> tuple[ChunkSet, Version]:

@@ -53,10 +53,10 @@ class PipedResult(Result):
         return self._rows is not None or self._pipeline.query.where is None
 
     def _spec(self) -> TableSpec:
-        return self._pipeline.coordinator.spec
+        return self._pipeline.planner.spec
 
     def _batch_rows(self) -> int:
-        return self._pipeline.coordinator.settings.batch_rows
+        return self._pipeline.planner.settings.batch_rows
 
     def _run(self, size: int, whole: bool, of: Cancellable | None, most: float | None = None) -> Iterator[pa.RecordBatch]:
         source, known = self._source()

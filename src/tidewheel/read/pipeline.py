@@ -16,10 +16,10 @@ import pyarrow as pa
 from tidewheel.errors import QueryError
 from tidewheel.model.arrays import take_rows
 from tidewheel.model.query import Query
-from tidewheel.read.coordinator import Coordinator, check_corrupt, check_limit, sort_keys
 from tidewheel.read.limits import NEVER, Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, first, top
+from tidewheel.read.planner import Planner, check_corrupt, check_limit, sort_keys
 
 if TYPE_CHECKING:
     from tidewheel.read.totals.sums import Totals
@@ -31,21 +31,21 @@ class Source(Protocol):
     def __call__(self, size: int, watch: Watch, enough: int | None) -> Iterator[pa.RecordBatch]: ...
 
 
-def limits_of(coordinator: Coordinator, query: Query) -> Limits:
+def limits_of(planner: Planner, query: Query) -> Limits:
     """What a query may take."""
     if query.timeout is None and query.max_rows is None and query.max_bytes is None:
-        return coordinator.limits
-    return coordinator.limits.asked_by(query)
+        return planner.limits
+    return planner.limits.asked_by(query)
 
 
 class Pipeline:
     """The steps of one query. Safe to run in several threads."""
 
-    __slots__ = ("_aggregation", "_filter", "_order", "columns", "coordinator", "limit", "limits", "query", "read", "schema")
+    __slots__ = ("_aggregation", "_filter", "_order", "columns", "limit", "limits", "planner", "query", "read", "schema")
 
-    def __init__(self, coordinator: Coordinator, query: Query, watch: Watch) -> None:
+    def __init__(self, planner: Planner, query: Query, watch: Watch) -> None:
         """`watch` guards the planning."""
-        self.coordinator = coordinator
+        self.planner = planner
         self.query = query
         self.limits = watch.limits
         self.limit = check_limit(query.limit)
@@ -56,26 +56,26 @@ class Pipeline:
         if query.aggregate is not None or query.group_by is not None:
             from tidewheel.read.aggregate import aggregation
 
-            self._aggregation = aggregation(coordinator, query, watch)
-            self.columns = coordinator.columns(self._aggregation.reads or [coordinator.spec.time.column])
+            self._aggregation = aggregation(planner, query, watch)
+            self.columns = planner.columns(self._aggregation.reads or [planner.spec.time.column])
             self.schema: pa.Schema = self._aggregation.schema
         else:
-            self.columns = coordinator.columns(query.columns)
+            self.columns = planner.columns(query.columns)
             self.schema = self.columns.schema
         if isinstance(query.where, str):
             from tidewheel.read.expressions import Filter
 
-            self._filter = Filter(query.where, coordinator.spec.schema, coordinator.spec.time.column, watch)
+            self._filter = Filter(query.where, planner.spec.schema, planner.spec.time.column, watch)
         elif query.where is not None and not callable(query.where):
             raise QueryError(f"where is SQL text or a function of a RecordBatch, not {query.where!r}")
-        self._order: list[SortKey] = sort_keys(coordinator, query.order_by, self._orderable()) if query.order_by is not None else []
+        self._order: list[SortKey] = sort_keys(planner, query.order_by, self._orderable()) if query.order_by is not None else []
         self.read = self._columns_to_read()
         """The result's columns and those that where and order_by look at."""
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row of the result, where every row has the same, else 0."""
-        return self.coordinator.shape.row_bytes if self.columns.whole and self._aggregation is None else 0
+        return self.planner.shape.row_bytes if self.columns.whole and self._aggregation is None else 0
 
     @property
     def totals(self) -> Totals | None:
@@ -90,17 +90,17 @@ class Pipeline:
         return self.limit if self.query.where is None and not self._order and self._aggregation is None else None
 
     def _orderable(self) -> list[str]:
-        return self.schema.names if self._aggregation is not None else self.coordinator.names
+        return self.schema.names if self._aggregation is not None else self.planner.names
 
     def _columns_to_read(self) -> Columns:
         if self.query.where is None and not self._order:
             return self.columns
         if callable(self.query.where):
-            return self.coordinator.columns(None)
+            return self.planner.columns(None)
         names = list(self.columns.schema.names)
         more = (*(self._filter.columns if self._filter else ()), *(() if self._aggregation else (s.column for s in self._order)))
         extra = [n for n in dict.fromkeys(more) if n not in names]
-        return self.coordinator.columns(names + extra) if extra else self.columns
+        return self.planner.columns(names + extra) if extra else self.columns
 
     def known_rows(self, found: int) -> int | None:
         """How many rows it has if its source has so many, unless they must be read to know."""

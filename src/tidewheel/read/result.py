@@ -11,8 +11,8 @@ import pyarrow as pa
 from tidewheel.errors import CorruptionError, LimitError, OwnedError
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.explain import plan_text, rows_text
 from tidewheel.read.limits import Cancellable
+from tidewheel.read.plan_text import plan_text, rows_text
 
 if TYPE_CHECKING:
     import pandas as pd

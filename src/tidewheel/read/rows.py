@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from tidewheel.model.pieces import COLUMNS, SLOTS, VAR32, VAR64
 from tidewheel.read import kernels as k
-from tidewheel.read.coordinator import Scan
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
-from tidewheel.read.remote import loaded_bytes, resident
+from tidewheel.read.planner import Scan
+from tidewheel.read.remote_scan import loaded_bytes, resident
 from tidewheel.read.scan import Found, Matrix
 from tidewheel.read.texts.kernels import within
 
@@ -53,7 +53,7 @@ def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch) -> Iterator[
 
 
 def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watch) -> Iterator[pa.RecordBatch]:
-    found, least = scan.found, scan.coordinator.settings.zero_copy_rows
+    found, least = scan.found, scan.planner.settings.zero_copy_rows
     if found.longest >= least:
         long = sliceable(found, segments, least)
         slices = segments[long]
@@ -90,7 +90,7 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     if not every and not marked.any():
         return segments
     doubtful = segments if every else segments[marked]
-    columns = scan.coordinator.columns(found.version.coder.columns)
+    columns = scan.planner.columns(found.version.coder.columns)
     check_blocks(found, doubtful, columns, watch)
     checks = [_matching(scan, here, part, columns, watch) for here, part in resident(found, doubtful, columns, watch)]
     keep, kept = checks[0] if len(checks) == 1 else (np.concatenate([keep for keep, _ in checks]), sum(kept for _, kept in checks))

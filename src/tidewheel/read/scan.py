@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.chunk.remote import RemoteChunk
+from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.errors import CorruptionError
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.version import Version
@@ -105,7 +105,7 @@ class Found:
     null_columns: int = 0
     """How many columns of pieces have nulls, if that is known; else 1."""
     near: int = 0
-    """Pieces from this number on are chunks that are not mapped; `read.remote` loads what is read of them."""
+    """Pieces from this number on are chunks that are not mapped; `read.remote_scan` loads what is read of them."""
     kept: Sequence[Mapped | None] = ()
     """By piece, the mappings of the chunks before: their addresses are good for as long as these are held."""
     held: Mapping[int, Holder] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import TableEngine
+from tidewheel.engine.protocol import TableEngine
 from tidewheel.model.dead_letters import DeadLetter, letters_batch
 from tidewheel.model.delivery import Load, SliceId, Written
 from tidewheel.model.schema import TableSpec
@@ -27,7 +27,7 @@ def write_chunks(
     place: Place, spec: TableSpec, load: Load, batches: Iterable[pa.RecordBatch], on_bad: str
 ) -> tuple[Written, list[Rejected]]:
     """Write rows as chunks of a load. Returns them, and the rows that do not fit the table."""
-    from tidewheel.write.load import ChunkMaker  # here: its kernels take long to load, and most tasks need none
+    from tidewheel.write.chunk_maker import ChunkMaker  # here: its kernels take long to load, and most tasks need none
 
     rejected: list[Rejected] = []
     with ChunkMaker(place.root, spec, load) as maker:

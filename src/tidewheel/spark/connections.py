@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tidewheel.cluster.protocol import Engine, TableEngine
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
+from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, OwnerLostError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import Place

@@ -32,11 +32,12 @@ from pyspark.sql.datasource import (
 )
 
 from tidewheel.errors import QueryError
+from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.coders import key_coder
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec, ZOrder
 from tidewheel.model.times import nanoseconds
-from tidewheel.spark.literals import NoLiteral, is_text, literals, value_type
+from tidewheel.spark.literals import NoLiteral, literals
 
 MOST_VALUES = 1000
 """Of an IN list: a longer one only gives an interval."""

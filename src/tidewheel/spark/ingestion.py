@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewheel.chunk import names
-from tidewheel.cluster.protocol import Engine
-from tidewheel.cluster.summon import summon
+from tidewheel.cluster.start_owner import summon
+from tidewheel.engine.protocol import Engine
 from tidewheel.errors import InputError, NotFoundError, OwnerLostError, StorageError
+from tidewheel.ingest.new_table import NewTable, define
+from tidewheel.ingest.rules import MESSAGES, Rules, rules_from_json
 from tidewheel.model.rule_text import key_of, time_of
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
 from tidewheel.spark.options import DECODE, Place, place_of
 from tidewheel.spark.sources.kafka import META
-from tidewheel.spark.sources.new_table import NewTable, define
-from tidewheel.spark.sources.rules import MESSAGES, Rules, rules_from_json
-from tidewheel.spark.sources.source import ARRIVED, Reading, Source, parse_source, stream_name
+from tidewheel.spark.sources.stream_source import ARRIVED, Reading, Source, parse_source, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from tidewheel.errors import SparkError
 from tidewheel.spark.conf import cores
-from tidewheel.spark.folders import cache_folder
+from tidewheel.spark.user_folders import cache_folder
 
 
 def agree(spark: SparkSession) -> None:

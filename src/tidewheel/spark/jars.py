@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import InputError, SparkError
-from tidewheel.spark.folders import cache_folder
+from tidewheel.spark.user_folders import cache_folder
 
 SETTING = "spark.tidewheel.packages."
 """With the kind behind it: other coordinates than ours."""

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from tidewheel.errors import SparkError
-from tidewheel.spark.folders import cache_folder
+from tidewheel.spark.user_folders import cache_folder
 
 LEAST = 17
 """Spark 4 needs Java 17 or newer."""

@@ -25,10 +25,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import SparkError
-from tidewheel.spark import archive, java
+from tidewheel.spark import class_archive, java
 from tidewheel.spark.conf import java_options
-from tidewheel.spark.folders import log_folder
 from tidewheel.spark.interpreter import for_workers
+from tidewheel.spark.user_folders import log_folder
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _OPTIONS = "spark.driver.defaultJavaOptions"
@@ -68,7 +68,7 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     log = _new_log()
     _keep_python_quiet(log)
     conf = SparkConf(loadDefaults=False)
-    conf.set(_OPTIONS, java_options(_LOG4J, archive.options(chosen) if options is None else options))
+    conf.set(_OPTIONS, java_options(_LOG4J, class_archive.options(chosen) if options is None else options))
     for name, value in settings.items():
         if not _SECRET.search(name):  # they would be on a command line that everybody can read; the context gets them
             conf.set(name, value)

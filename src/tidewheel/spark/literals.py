@@ -10,18 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.model.arrow_types import is_text, value_type
+
 
 class NoLiteral(Exception):
     """This value cannot be said for this column."""
-
-
-def value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
-def is_text(type_: pa.DataType) -> bool:
-    type_ = value_type(type_)
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def literals(type_: pa.DataType) -> Callable[[Any], str] | None:

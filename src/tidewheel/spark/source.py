@@ -54,7 +54,7 @@ class TidewheelSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        from tidewheel.spark.reader import SHARED, TableReader, carried
+        from tidewheel.spark.table_reader import SHARED, TableReader, carried
 
         given = self._located(schema)
         options.check(given, options.READ)
@@ -67,7 +67,7 @@ class TidewheelSource(DataSource):
 
     # Not plainly: if this raises, Spark stumbles over a variable of its own, and only the traceback has our sentence.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from tidewheel.spark.changes import ChangeReader
+        from tidewheel.spark.change_reader import ChangeReader
 
         given = self._located(schema)
         options.check(given, options.CHANGES)
@@ -83,7 +83,7 @@ class TidewheelSource(DataSource):
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidewheel.spark.bulk_sink import BulkSink, NoSink
-        from tidewheel.spark.create import target
+        from tidewheel.spark.target_table import target
 
         given = self._options()
         options.check(given, options.WRITE)
@@ -100,8 +100,8 @@ class TidewheelSource(DataSource):
 
     @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from tidewheel.spark.create import target
         from tidewheel.spark.stream_sink import StreamSink
+        from tidewheel.spark.target_table import target
 
         given = self._options()
         options.check(given, options.STREAM)
@@ -145,11 +145,11 @@ def _kept(schema: StructType) -> Mapping[str, str]:
 
 def install(spark: SparkSession) -> None:
     """Make a session know the format, with all that Spark's Python sources lack. May be called again."""
-    from tidewheel.spark import fresh_scans, modes
-    from tidewheel.spark.portions import SLOTS
+    from tidewheel.spark import fresh_scans, save_modes
+    from tidewheel.spark.splits import SLOTS
 
     if hasattr(spark, "_jsparkSession"):
         spark.sparkContext.environment[SLOTS] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(TidewheelSource)
-    modes.install(FORMAT)
+    save_modes.install(FORMAT)
     fresh_scans.install(spark, FORMAT)

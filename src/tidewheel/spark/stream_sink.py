@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tidewheel.cluster.protocol import TableEngine
+from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.model.dead_letters import BAD
 from tidewheel.model.delivery import SliceId, Written

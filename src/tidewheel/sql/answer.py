@@ -19,18 +19,18 @@ from tidewheel.sql.database import database
 from tidewheel.sql.describing import described
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.explain import ExplainResult
-from tidewheel.sql.hints import narrowed
+from tidewheel.sql.execution import Inputs, Reading
+from tidewheel.sql.explain_statement import ExplainResult
+from tidewheel.sql.extra_bounds import narrowed
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.parameters import Parameters, value_of
-from tidewheel.sql.reading import Inputs, Reading
-from tidewheel.sql.result import Makes, SqlResult, Text
-from tidewheel.sql.scan import Scan
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import MOST_ROWS
+from tidewheel.sql.sql_result import Makes, SqlResult, Text
 from tidewheel.sql.statement import Statement, parse
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.summary import NAME, rewritten, standing_for
+from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_summary import NAME, rewritten, standing_for
 from tidewheel.sql.texts import text_of
 
 _MOST_ASKED = 8

@@ -15,14 +15,14 @@ from tidewheel.read import apart
 from tidewheel.read.apart import Apart, Wrong, WrongError, unpacked
 from tidewheel.read.limits import FREE, Cancellable, Limits
 from tidewheel.sql.asking import Asking, Used
-from tidewheel.sql.changes import Change
 from tidewheel.sql.database import working_memory
+from tidewheel.sql.ddl import Change
+from tidewheel.sql.error_text import said_by_duckdb
+from tidewheel.sql.execution import BATCH_ROWS, Inputs, out_of_memory, too_late
 from tidewheel.sql.explained import Explained
-from tidewheel.sql.mistakes import said_by_duckdb
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.reading import BATCH_ROWS, Inputs, out_of_memory, too_late
-from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement import Statement
+from tidewheel.sql.table_scan import Scan
 
 
 class _Clock:
@@ -71,7 +71,7 @@ class _Clock:
 
 
 class ApartReading:
-    """Used by one thread, `interrupt` by any. `close` it in any case. What `sql/reading.py` is in this process."""
+    """Used by one thread, `interrupt` by any. `close` it in any case. What `sql/execution.py` is in this process."""
 
     def __init__(self, inputs: Inputs, limits: Limits, of: Cancellable, used: Used) -> None:
         self._inputs = inputs

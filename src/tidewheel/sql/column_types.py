@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from tidewheel.errors import QueryError
-from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.error_text import said_by_duckdb
 from tidewheel.sql.parser import parser
 
 _KEPT = {

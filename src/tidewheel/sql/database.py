@@ -19,17 +19,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.env.memory import machine_memory
 from tidewheel.errors import ClosedError
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.expressions import quoted
-from tidewheel.sql import clock
-from tidewheel.sql.guards import guard
-from tidewheel.sql.mistakes import AGAIN, of_the_line_before
+from tidewheel.sql import statement_time
+from tidewheel.sql.error_text import AGAIN, of_the_line_before
+from tidewheel.sql.function_limits import guard
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.source import Open, TableSource
 from tidewheel.sql.streamed import Streamed
+from tidewheel.sql.table_source import Open, TableSource
 
 LEAST = 64 << 20
 """Bytes that DuckDB needs to work at all."""
@@ -53,7 +53,7 @@ def connect(memory: int, threads: int | None = None) -> duckdb.DuckDBPyConnectio
     """A new database with nothing in it. `threads`: as many as the machine has cores, if none is given."""
     connection = duckdb.connect(":memory:")
     guard(connection)
-    clock.install(connection)
+    statement_time.install(connection)
     folder = os.path.join(tempfile.gettempdir(), f"tidewheel-sql-{os.getpid()}-{next(_numbers)}")
     if threads is not None:
         connection.execute(f"SET threads = {threads}")
@@ -90,7 +90,7 @@ class Session:
         """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table; `at` is what time it is."""
         if at is not None:
             self._stopped = True
-            clock.stop(self.connection, at)
+            statement_time.stop(self.connection, at)
         for name, table in tables.items():
             source = self._sources.get(name.lower())
             if source is None or source.spec != table.spec:
@@ -139,7 +139,7 @@ class Session:
             self.connection.unregister(name)
         self._others.clear()
         if self._stopped:
-            clock.go_on(self.connection)
+            statement_time.go_on(self.connection)
             self._stopped = False
 
     def close(self) -> None:

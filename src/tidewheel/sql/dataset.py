@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import QueryError
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.arrow_filters import condition_of
 from tidewheel.sql.predicates import columns_of
-from tidewheel.sql.scan import Scan
+from tidewheel.sql.table_scan import Scan
 
 _BATCH_ROWS = 131_072
 

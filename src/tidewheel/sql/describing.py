@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.read.expressions import quoted
 from tidewheel.sql.nodes import Node
 

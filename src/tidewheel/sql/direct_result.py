@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import CancelledError
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.read.totals.sums import Sums
 from tidewheel.sql.asking import Asking
 from tidewheel.sql.direct import Asked
-from tidewheel.sql.scan import Scan
 from tidewheel.sql.statement_result import StatementResult
+from tidewheel.sql.table_scan import Scan
 
 _NOTICED = 0.05
 """Seconds."""

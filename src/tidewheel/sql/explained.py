@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.cluster.protocol import PinnedTable
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.sql.database import Session
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.predicates import Condition, all_of

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from tidewheel.read.bounded import arguments, walk
-from tidewheel.sql import clock, nodes
+from tidewheel.sql import nodes, statement_time
 from tidewheel.sql.nodes import Node, cast_to
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.parser import parser
@@ -22,7 +22,7 @@ from tidewheel.sql.texts import lone, text_of
 
 SAFE = frozenset(
     {
-        *clock.FUNCTIONS, "+", "-", "*", "/", "//", "%", "||", "abs", "ceil", "ceiling", "concat", "date_add", "date_part",
+        *statement_time.FUNCTIONS, "+", "-", "*", "/", "//", "%", "||", "abs", "ceil", "ceiling", "concat", "date_add", "date_part",
         "date_trunc", "datepart", "datetrunc", "day", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "floor", "greatest", "hour",
         "last_day", "least", "left", "list_value", "lower", "make_date", "make_timestamp", "make_timestamp_ms",
         "make_timestamp_ns", "make_timestamptz", "minute", "month", "round", "strptime", "substr", "substring", "time_bucket",
@@ -106,7 +106,7 @@ class Folder:
                 inner = self._plain(child, depth + 1)
                 return None if inner is None else node if inner is child else node | {"child": inner}
             case {"class": "COLUMN_REF", "column_names": [name]}:
-                return node if name.lower() in clock.WORDS and not self._is_column(name) else None
+                return node if name.lower() in statement_time.WORDS and not self._is_column(name) else None
             case {"class": "FUNCTION", "function_name": name} if name.lower() in SAFE and not _is_special(node):
                 given = [self._plain(one, depth + 1) for one in arguments(node)]
                 if any(one is None for one in given):
@@ -153,7 +153,7 @@ class Folder:
             if len(text) > _LONGEST:
                 return None
             with parser() as cursor:
-                clock.stop(cursor, self._at)
+                statement_time.stop(cursor, self._at)
                 found = cursor.sql(text, params=given or None).to_arrow_table().column(0)[0]
         except (LookupError, duckdb.Error, pa.ArrowException):
             return None

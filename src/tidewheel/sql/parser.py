@@ -14,7 +14,7 @@ import duckdb
 
 from tidewheel.errors import QueryError
 from tidewheel.sql.database import LEAST, connect
-from tidewheel.sql.mistakes import said_by_duckdb
+from tidewheel.sql.error_text import said_by_duckdb
 
 TOO_DEEP = "the statement has too many levels of brackets or operators within each other; make several steps of it"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.read.row_functions import ABOUT_THE_PROCESS
-from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.error_text import pointed
 from tidewheel.sql.tokens import Tokens
 
 TABLE_FUNCTIONS = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.read.bounded import walk
-from tidewheel.sql import clock, nodes
+from tidewheel.sql import nodes, statement_time
 from tidewheel.sql.folding import SAFE
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.scopes import Column, Relation, Scope, Tables
@@ -157,7 +157,7 @@ class Joined:
             if node.get("class") == "SUBQUERY":
                 return None
             if node.get("class") == "COLUMN_REF":
-                if len(node["column_names"]) == 1 and node["column_names"][0].lower() in clock.WORDS:
+                if len(node["column_names"]) == 1 and node["column_names"][0].lower() in statement_time.WORDS:
                     continue
                 one = self._scope.where(node)
                 if one is None or found is not None and found is not one:

@@ -15,15 +15,15 @@ from typing import Any
 from tidewheel.errors import QueryError
 from tidewheel.read.bounded import is_bounded, walk
 from tidewheel.read.expressions import LONG
-from tidewheel.sql import clock
-from tidewheel.sql.changes import SYSTEM, Change, change_of
+from tidewheel.sql import statement_time
+from tidewheel.sql.ddl import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
-from tidewheel.sql.hints import Hint, hints_of
-from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.error_text import pointed
+from tidewheel.sql.extra_bounds import Hint, hints_of
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.parser import tree_of
 from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
-from tidewheel.sql.summary import Summary, summary_of
+from tidewheel.sql.table_summary import Summary, summary_of
 from tidewheel.sql.texts import text_of
 from tidewheel.sql.tokens import Tokens, blanked
 
@@ -123,7 +123,7 @@ def parsed(text: str, original: str) -> Statement | Change:
         direct_of(tree) if not explain and not facts.system and len(text) <= LONG else None,
         is_bounded(nodes, text),
         tree["node"] if len(text) <= LONG else {},
-        clock.is_asked(nodes),
+        statement_time.is_asked(nodes),
     )
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from tidewheel.model.query import Plan, Stats
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import INT64_MAX, INT64_MIN, TimeAxis
-from tidewheel.read.explain import plan_text
 from tidewheel.read.limits import Cancellable
+from tidewheel.read.plan_text import plan_text
 from tidewheel.read.result import Result
 from tidewheel.sql.queries import queries
-from tidewheel.sql.scan import Scan, total
+from tidewheel.sql.table_scan import Scan, total
 
 _COSTS = ("regions_considered", "regions_read", "leaves_read", "leaves_skipped", "rows_scanned")
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tidewheel.cluster.protocol import Engine, TableEngine
+from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, NotFoundError, QueryError
 from tidewheel.model.delivery import Pin
 from tidewheel.model.partitions import interval

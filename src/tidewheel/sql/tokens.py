@@ -7,7 +7,7 @@ from typing import NamedTuple
 import duckdb
 
 from tidewheel.errors import QueryError
-from tidewheel.sql.mistakes import pointed
+from tidewheel.sql.error_text import pointed
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 

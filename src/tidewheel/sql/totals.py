@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from tidewheel.read.totals.asked import AVG, CASTS, COUNT, MAX, MIN, ROWS, SUM, Total
+from tidewheel.read.totals.parse import AVG, CASTS, COUNT, MAX, MIN, ROWS, SUM, Total
 
 
 def totals_of(items: list[Any], alias: str) -> tuple[tuple[Total, str], ...]:

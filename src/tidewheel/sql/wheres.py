@@ -15,14 +15,14 @@ from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.read.bounded import walk
 from tidewheel.read.expressions import ROWS
-from tidewheel.sql import clock
+from tidewheel.sql import statement_time
 from tidewheel.sql.bounds import bounds_of
 from tidewheel.sql.boxes import Box, around
 from tidewheel.sql.constants import NotDirectError
-from tidewheel.sql.forms import Given, Reader
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.parser import tree_of
 from tidewheel.sql.predicates import all_of
+from tidewheel.sql.prepared import Given, Reader
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import conjuncts
 from tidewheel.sql.texts import lone, text_of
@@ -42,10 +42,10 @@ def bounded(query: Query, spec: TableSpec) -> Query:
     node = tree.get("node", {}) if isinstance(tree, dict) else {}
     if node.get("type") != "SELECT_NODE" or (condition := node.get("where_clause")) is None or _has_more(node):
         return query
-    at = clock.moment()
+    at = statement_time.moment()
     names = {name.lower() for name in spec.schema.names}
-    if clock.is_asked(walk(condition)):
-        text = text_of(lone(clock.fixed(condition, at, names))).removeprefix("SELECT ")
+    if statement_time.is_asked(walk(condition)):
+        text = text_of(lone(statement_time.fixed(condition, at, names))).removeprefix("SELECT ")
     try:
         found = sharpened(node, {ROWS: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
         return replace(_narrowed(query, spec, _box(found, spec)), where=text)
@@ -57,7 +57,7 @@ def _may_say(text: str, spec: TableSpec) -> bool:
     """Whether it names the key, the time, or what time it is."""
     words = {word.lower() for word in re.findall(r"\w+", text)}
     named = {word for name in (*spec.key.columns, spec.time.column) for word in re.findall(r"\w+", name.lower())}
-    return not words.isdisjoint(named | clock.FUNCTIONS | clock.WORDS)
+    return not words.isdisjoint(named | statement_time.FUNCTIONS | statement_time.WORDS)
 
 
 def _has_more(node: Node) -> bool:

@@ -13,17 +13,17 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tidewheel.errors import TidewheelError
-from tidewheel.surfaces import ingest
+from tidewheel.surfaces import ingest_command
 from tidewheel.surfaces.arguments import Commands, Parser, debug, examples, which
 from tidewheel.surfaces.commands import backup, check, completion, create, demo, doctor, explain, restore, status, torture
-from tidewheel.surfaces.shell import options as sql
+from tidewheel.surfaces.shell import command_line as sql
 
 Add = Callable[[Commands, list[argparse.ArgumentParser]], None]
 Run = Callable[[argparse.Namespace], int]
 
 _COMMANDS: dict[str, tuple[Add, Run]] = {
     "create": (create.add, create.run),
-    "ingest": (ingest.add, ingest.run),
+    "ingest": (ingest_command.add, ingest_command.run),
     "sql": (sql.add, sql.run),
     "status": (status.add, status.run),
     "explain": (explain.add, explain.run),

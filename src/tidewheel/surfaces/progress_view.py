@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 if TYPE_CHECKING:
     from tidewheel.spark.ingestion import Stream
-    from tidewheel.spark.sources.watch import Seen, Watch
+    from tidewheel.spark.sources.stream_watch import Seen, Watch
 
 LINE_EVERY = 5.0
 """Seconds between two plain lines."""

@@ -15,11 +15,11 @@ def main() -> None:
     print(f"kernels compiled and cached in {time.perf_counter() - began:.1f} s")
     if importlib.util.find_spec("pyspark") is None:
         return
-    from tidewheel.spark import archive
+    from tidewheel.spark import class_archive
 
     began = time.perf_counter()
     try:
-        if archive.make() is not None:
+        if class_archive.make() is not None:
             print(f"Spark's classes archived in {time.perf_counter() - began:.1f} s")
     except (TidewheelError, OSError) as e:  # Spark runs without, or cannot run at all: `tidewheel doctor` says more
         print(f"Spark's classes are not archived: {e}")

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tidewheel import seat as seats
 from tidewheel.chunk import names
-from tidewheel.engine import LocalEngine
+from tidewheel.cluster import current_engine
+from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk
-from tidewheel.owner import OwnedEngine
 
 PATIENCE = 10.0
 """Seconds after which a thread that does not end counts as hung."""
@@ -31,10 +31,10 @@ def abandon(engine: object, callers: Sequence[threading.Thread] = ()) -> None:
     disk = engine.files.disk
     if isinstance(disk, FaultyDisk):
         disk.kill()
-    with seats._seats_lock:
-        seat = seats._seats.get(engine.root)
-        if seat is not None and id(seat._engine) == id(engine):
-            del seats._seats[engine.root]
+    with current_engine._engines_lock:
+        current = current_engine._engines.get(engine.root)
+        if current is not None and id(current._engine) == id(engine):
+            del current_engine._engines[engine.root]
     if isinstance(engine, OwnedEngine) and engine.listener is not None:
         engine.listener.close()
     engine._closed = engine._closing = True

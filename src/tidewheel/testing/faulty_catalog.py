@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidewheel.catalog.engine import SqliteFile, sqlite_engine
 from tidewheel.catalog.sql import SqlCatalog
+from tidewheel.catalog.sqlite_file import SqliteFile, sqlite_engine
 from tidewheel.env.faults import CRASHES, Fault, FaultyDisk
 from tidewheel.errors import StorageError
 from tidewheel.model.records import ChunkRecord, Commit, Lease, TableRecord

@@ -18,11 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from tidewheel.catalog.protocol import CatalogWriter
+from tidewheel.catalog.access import CatalogWriter
 from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
-from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Outcome
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, TidewheelError
 from tidewheel.index.version import Change, ChunkLike
 from tidewheel.model.codes import KeyCoder

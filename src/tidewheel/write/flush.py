@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidewheel.env.clock import Clock
-from tidewheel.env.files import LocalFiles
 from tidewheel.env.interrupts import Bell
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.index.run import Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView

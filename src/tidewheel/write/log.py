@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env import deadline
-from tidewheel.env.files import Appender, LocalFiles
+from tidewheel.env.local_files import Appender, LocalFiles
 from tidewheel.errors import FencedError, NotSyncedError, StorageError
 from tidewheel.index.run import Run
 from tidewheel.model.arrays import has_dictionary

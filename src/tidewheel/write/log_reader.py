@@ -13,7 +13,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from tidewheel.chunk import names
-from tidewheel.env.files import LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind

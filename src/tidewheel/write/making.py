@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, WriteOnce, write_chunk
-from tidewheel.index.coders import Coders
+from tidewheel.index.table_coders import Coders
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.model.pieces import Shape

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.catalog.access import CatalogReader
 from tidewheel.model.records import PackageRecord
 from tidewheel.write.commit import Committer
 from tidewheel.write.publish import Publisher

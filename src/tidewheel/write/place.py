@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import TidewheelError
-from tidewheel.index.coders import Coders
 from tidewheel.index.run import Batch, Run
+from tidewheel.index.table_coders import Coders
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike, Version
@@ -24,7 +24,7 @@ from tidewheel.model.records import ServerRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import Dispatch, even_dispatch
-from tidewheel.write.server import IndexingServer
+from tidewheel.write.indexing_server import IndexingServer
 from tidewheel.write.templates import SAMPLE, first_template, is_outside, sampled, wider_template
 
 Placed = tuple[IndexingServer, bool, Run]

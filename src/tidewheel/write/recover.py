@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tidewheel.chunk import names
-from tidewheel.env.files import LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import CorruptionError
 from tidewheel.index.run import EVERY_ROW, Batch, Run
 from tidewheel.index.tree import Tree

@@ -16,14 +16,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidewheel.catalog.protocol import CatalogReader
+from tidewheel.catalog.access import CatalogReader
 from tidewheel.errors import InputError, NotSyncedError, StagingLostError
 from tidewheel.model.dead_letters import HIDDEN, ORIGIN, split
 from tidewheel.model.delivery import Ack, SliceId, Staged, Written
 from tidewheel.model.records import PackageRecord, StreamBatchRecord
 from tidewheel.write.accept import Acceptor, Rejected
 from tidewheel.write.arrow_input import by_name
-from tidewheel.write.loads import Loads
+from tidewheel.write.bulk_loads import Loads
 from tidewheel.write.packages import Packages
 from tidewheel.write.place import Placed
 from tidewheel.write.publish import Publisher

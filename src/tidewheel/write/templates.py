@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.index.coders import Coders
 from tidewheel.index.run import Batch, Run
+from tidewheel.index.table_coders import Coders
 from tidewheel.index.template import PAYS, Template, divide, skew
 from tidewheel.index.tree import TreeView, all_codes, counts_per_leaf
 from tidewheel.model.arrays import take

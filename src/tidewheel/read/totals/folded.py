@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.coordinator import Scan
 from tidewheel.read.limits import Watch
+from tidewheel.read.planner import Scan
 from tidewheel.read.rows import parts_of
 from tidewheel.read.totals.sums import Sums, Totals, Values
 
@@ -23,7 +23,7 @@ def folded(scan: Scan, totals: Totals, watch: Watch) -> pa.RecordBatch:
 
     asked = totals.folds
     assert asked is not None
-    columns = scan.coordinator.columns(totals.reads)
+    columns = scan.planner.columns(totals.reads)
     found = np.array([(0, 0, 0, INT64_MAX, INT64_MIN, 0)] * len(asked), np.int64).reshape(-1, k.WHOLES)
     floats = np.array([(0.0, math.inf, -math.inf)] * len(asked)).reshape(-1, k.FLOATS)
     sums = Sums(totals)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.model.pieces import COLUMNS, SLOTS
-from tidewheel.read.totals.asked import AVG, MAX, MIN, SUM
+from tidewheel.read.totals.parse import AVG, MAX, MIN, SUM
 
 KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double")
 """Types of columns, as the kernel numbers them."""

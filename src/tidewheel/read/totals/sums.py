@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
-from tidewheel.read.totals.asked import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, part_name, parts_of, type_of, written
 from tidewheel.read.totals.folds import folds_of
+from tidewheel.read.totals.parse import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, part_name, parts_of, type_of, written
 
 
 @dataclass(slots=True)

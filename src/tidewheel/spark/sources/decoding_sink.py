@@ -11,10 +11,10 @@ from itertools import chain
 
 import pyarrow as pa
 
+from tidewheel.ingest.decode import decoder
 from tidewheel.model.delivery import SliceId
 from tidewheel.spark import connections
 from tidewheel.spark.options import Place
-from tidewheel.spark.sources.decode import decoder
 from tidewheel.spark.stream_sink import Part, StreamSink, slice_of_task
 
 

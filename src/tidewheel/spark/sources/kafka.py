@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidewheel.errors import InputError
-from tidewheel.spark.sources.rules import MESSAGES, Rules
-from tidewheel.spark.sources.sample import Sample
-from tidewheel.spark.sources.source import ARRIVED, Reading
+from tidewheel.ingest.rules import MESSAGES, Rules
+from tidewheel.ingest.sample import Sample
+from tidewheel.spark.sources.stream_source import ARRIVED, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidewheel.spark.sources.rules import Rules
-from tidewheel.spark.sources.sample import Sample
-from tidewheel.spark.sources.source import ARRIVED, Reading
+from tidewheel.ingest.rules import Rules
+from tidewheel.ingest.sample import Sample
+from tidewheel.spark.sources.stream_source import ARRIVED, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,6 +21,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces import care
+    from tidewheel.surfaces import maintenance_output
 
-    return care.backup(options.warehouse, options.folder, options.verify)
+    return maintenance_output.backup(options.warehouse, options.folder, options.verify)

@@ -21,6 +21,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces import care
+    from tidewheel.surfaces import maintenance_output
 
-    return care.check(options.warehouse, options.repair, options.format)
+    return maintenance_output.check(options.warehouse, options.repair, options.format)

@@ -11,9 +11,9 @@ from tidewheel.errors import ExistsError, InputError, NotFoundError
 from tidewheel.surfaces.arguments import Commands, examples, name_list
 
 if TYPE_CHECKING:
+    from tidewheel.ingest.new_table import NewTable
+    from tidewheel.ingest.sample import Sample
     from tidewheel.model.schema import TableSpec
-    from tidewheel.spark.sources.new_table import NewTable
-    from tidewheel.spark.sources.sample import Sample
 
 
 def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
@@ -163,9 +163,9 @@ def _define(options: argparse.Namespace) -> NewTable:
 
 
 def _sample(options: argparse.Namespace) -> Sample:
-    from tidewheel.spark.sources.file_rows import Broken
-    from tidewheel.spark.sources.rules import FILES, Rules
-    from tidewheel.spark.sources.sample import Sample
+    from tidewheel.ingest.file_rows import Broken
+    from tidewheel.ingest.rules import FILES, Rules
+    from tidewheel.ingest.sample import Sample
 
     path = _file(options.sample)
     rules = Rules(

@@ -27,8 +27,8 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces.demo import command, numbers
+    from tidewheel.programs.demo import director, numbers
 
-    return command.run(
+    return director.run(
         numbers.Request(options.seconds, options.rows_per_second, options.keep, options.seed, not options.without_spark)
     )  # fmt: skip

@@ -21,6 +21,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces.doctor import doctor
+    from tidewheel.surfaces.checkup import doctor
 
     return doctor(str(options.warehouse) if options.warehouse else None, options.spark)

@@ -41,22 +41,22 @@ def run(options: argparse.Namespace) -> int:
 
     import tidewheel as tw
     from tidewheel.surfaces.configuration import settings_of
-    from tidewheel.surfaces.explain import telling
+    from tidewheel.surfaces.explain import render
     from tidewheel.surfaces.explain.plane import regions_of
 
     with tw.open(root, settings=settings_of(root)) as warehouse:
         table = warehouse.table(options.table)
         spec = table._engine.spec
-        key = tuple(telling.key_value(spec, end) for end in options.key) if options.key is not None else None
-        time = tuple(telling.time_value(end) for end in options.time) if options.time is not None else None
+        key = tuple(render.key_value(spec, end) for end in options.key) if options.key is not None else None
+        time = tuple(render.time_value(end) for end in options.time) if options.time is not None else None
         box = tuple(options.box) if options.box is not None else None
         result = table.query(key=key, box=box, time=time, where=options.where)
         regions = regions_of(table.query().plan, result.plan)
         if options.png is not None:
-            telling.save(options.png, spec, result, regions)
+            render.save(options.png, spec, result, regions)
         if options.format == "json":
-            print(json.dumps(telling.values(result, regions), indent=2))
+            print(json.dumps(render.values(result, regions), indent=2))
         else:
             print(result.explain())
-            telling.show(spec, result, regions)
+            render.show(spec, result, regions)
     return 0

@@ -21,6 +21,6 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces import care
+    from tidewheel.surfaces import maintenance_output
 
-    return care.restore(options.folder, options.root)
+    return maintenance_output.restore(options.folder, options.root)

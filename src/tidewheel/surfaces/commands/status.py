@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
 
     import tidewheel as tw
     from tidewheel.surfaces.configuration import settings_of
-    from tidewheel.surfaces.ingest import ending
+    from tidewheel.surfaces.ingest_command import ending
 
     with tw.open(root, settings=settings_of(root)) as warehouse, ending() as ended:
         if options.watch is None:
-            from tidewheel.surfaces.status.look import look, picture
+            from tidewheel.surfaces.status.observation import look, picture
 
             before = look(warehouse, root)
             ended.wait(_BETWEEN)
@@ -69,7 +69,7 @@ def _watch(warehouse: Warehouse, root: Path, options: argparse.Namespace, ended:
     from rich.live import Live
     from rich.text import Text
 
-    from tidewheel.surfaces.status.view import drawn
+    from tidewheel.surfaces.status.picture import drawn
 
     note = f"every {options.watch:g} s; Ctrl-C ends it"
     with Live(console=console, auto_refresh=False) as live:
@@ -79,7 +79,7 @@ def _watch(warehouse: Warehouse, root: Path, options: argparse.Namespace, ended:
 
 def _pictures(warehouse: Warehouse, root: Path, every: float, ended: threading.Event) -> Iterator[dict[str, Any] | str]:
     """One each time; or what is wrong, if it may pass."""
-    from tidewheel.surfaces.status.look import look, picture
+    from tidewheel.surfaces.status.observation import look, picture
 
     before = None
     while not ended.is_set():
@@ -101,7 +101,7 @@ def _print(found: dict[str, Any], format_: str, console: Any) -> None:
     if format_ == "json":
         print(json.dumps(found), flush=True)
         return
-    from tidewheel.surfaces.status.view import drawn
+    from tidewheel.surfaces.status.picture import drawn
 
     console.print(drawn(found, console.width))
 

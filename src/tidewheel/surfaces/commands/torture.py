@@ -31,8 +31,8 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces.torture import command, drive
+    from tidewheel.programs.torture import drive, live_view
 
-    return command.run(
+    return live_view.run(
         drive.Request(options.seconds, options.kills, options.seed, options.durability, options.streams, options.servers, options.keep)
     )

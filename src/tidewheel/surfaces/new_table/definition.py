@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
+from tidewheel.ingest.infer import epoch_unit
+from tidewheel.ingest.new_table import NewTable, define, numbers_of
+from tidewheel.ingest.sample import Sample
 from tidewheel.model.rule_text import key_of, key_text, time_of
 from tidewheel.model.schema import Epoch, TableSpec, make_spec, zorder
-from tidewheel.spark.sources.infer import epoch_unit
-from tidewheel.spark.sources.new_table import NewTable, define, numbers_of
-from tidewheel.spark.sources.sample import Sample
 from tidewheel.surfaces.arguments import near
 from tidewheel.surfaces.new_table.descriptor import Descriptor
 

@@ -9,7 +9,7 @@ from tidewheel.errors import InputError
 from tidewheel.model.report import counted
 from tidewheel.model.schema import nearest
 from tidewheel.read.limits import shown
-from tidewheel.surfaces.shell import files, watch
+from tidewheel.surfaces.shell import answer_file, watch
 from tidewheel.surfaces.shell.screen import FORMATS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ HELP = {
     "\\explain": "[STATEMENT]  how it, or the last one, is answered; \\explain analyze STATEMENT also runs it",
     "\\timing": "[on|off]  under each answer: how long it took, what was read",
     "\\format": f"[{'|'.join(FORMATS)}]  how answers look",
-    "\\o": f"FILE  write the next answer into a file: {' '.join(files.FORMATS)}",
+    "\\o": f"FILE  write the next answer into a file: {' '.join(answer_file.FORMATS)}",
     "\\pager": "[on|off]  show long and wide answers in $PAGER (default: less)",
     "\\?": "this list",
     "\\q": "leave; Ctrl-D too",
@@ -67,7 +67,7 @@ def run(session: Session, text: str) -> None:
             if not said:
                 raise InputError("\\o takes the name of a file: \\o answer.parquet")
             path = Path(said.strip("'\""))
-            files.format_of(path)  # it is better to hear of it now
+            answer_file.format_of(path)  # it is better to hear of it now
             session.output = path
         case "\\?" | "\\h" | "\\help":
             wide = max(map(len, HELP)) + 2

@@ -17,8 +17,8 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 from pygments.lexers.sql import PostgresLexer
 
-from tidewheel.surfaces.shell.completion import Names, SqlCompleter
 from tidewheel.surfaces.shell.statements import is_complete
+from tidewheel.surfaces.shell.suggestions import Names, SqlCompleter
 
 PROMPT = "tidewheel> "
 

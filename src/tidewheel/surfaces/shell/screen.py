@@ -17,9 +17,9 @@ from tidewheel.errors import InputError
 from tidewheel.model.report import counted
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell.advice import advised
+from tidewheel.surfaces.shell.answer_file import save
 from tidewheel.surfaces.shell.answers import Answer, Clock, cost, take
 from tidewheel.surfaces.shell.cells import visible
-from tidewheel.surfaces.shell.files import save
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.running import cancellable
 

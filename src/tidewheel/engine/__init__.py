@@ -1,0 +1,1 @@
+"""The waist: what can be asked of a warehouse, and the engine of a process that owns one."""

@@ -1,0 +1,146 @@
+"""How a scan is divided over Spark's tasks, and what a task does with its portion.
+
+Each task costs Spark some 50 ms, so there are one or two per core, of like size, and none for what is not there. Chunks are read by the
+tasks from their files; rows that are in no chunk yet come from the owner. All of them belong to the one version that was pinned
+when the scan was planned, whatever is inserted, flushed or replaced meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from tidewheel.errors import TidewheelError
+from tidewheel.model.delivery import Pin
+from tidewheel.model.query import Query
+from tidewheel.model.records import ChunkRecord, MaskRecord
+from tidewheel.model.schema import TableSpec
+from tidewheel.settings import Settings
+from tidewheel.spark import connections
+from tidewheel.spark.filters import Ask
+from tidewheel.spark.options import Place
+
+if TYPE_CHECKING:
+    from tidewheel.read.chunk_files import ChunkFiles
+
+SLOTS = "TIDEWHEEL_SLOTS"
+"""Environment variable: how many tasks the session runs at once. `register` sets it for Spark's Python processes."""
+
+LEAST = 16 << 20
+"""Bytes that are worth a task of their own."""
+
+TOUCH = 60.0
+"""Seconds between two signs of life of a task."""
+
+MOST_TABLES = 8
+"""Tables whose chunks a worker keeps open."""
+
+_SETTINGS = Settings(query_seconds=None, query_rows=None, query_bytes=None, zero_copy_rows=16384)
+"""Scans of Spark's are not limited like queries; rows are copied on their way to it anyway, and many small batches cost more than that."""
+
+
+class Portion(InputPartition):
+    """What one task reads. Plain values: Spark sends it to the task."""
+
+    def __init__(self, pin: str, generation: int, chunks: Sequence[ChunkRecord], masks: Sequence[MaskRecord], fresh: bool) -> None:
+        super().__init__((pin, generation))
+        self.number = 0
+        self.count = 1
+        """Of all portions of the scan."""
+        self.pin = pin
+        self.generation = generation
+        self.chunks = tuple(chunks)
+        self.masks = tuple(masks)
+        self.fresh = fresh
+
+
+def slots() -> int:
+    """How many tasks run at once, as far as is known here."""
+    return int(os.environ.get(SLOTS) or os.cpu_count() or 1)
+
+
+def divide(pin: Pin, ask: Ask, spec: TableSpec, most: int | None = None) -> list[Portion]:
+    """The portions of a scan. None at all if there is nothing to read."""
+    chunks = {chunk.id: chunk for chunk in pin.chunks}
+    sizes = {id_: max(1, round(chunk.bytes * _share(chunk, ask, spec))) for id_, chunk in chunks.items()}
+    total = sum(sizes.values())
+    cores = slots()
+    most = most or (2 * cores if total > 8 * cores * LEAST else cores)
+    count = max(1, min(most, len(chunks), total // LEAST))
+    loads: list[tuple[int, list[ChunkRecord]]] = [(0, []) for _ in range(count)]
+    for id_ in sorted(sizes, key=lambda i: (-sizes[i], i)):  # the largest first, each to whom has least
+        least = min(range(count), key=lambda n: loads[n][0])
+        loads[least] = (loads[least][0] + sizes[id_], [*loads[least][1], replace(chunks[id_], partitions=())])
+    loads = [load for load in loads if load[1]]
+    alone = pin.fresh_rows and (not loads or (pin.fresh_bytes > LEAST and len(loads) < most))
+    portions = [Portion(pin.id, pin.generation, part, pin.masks, False) for _, part in loads]
+    if alone:  # first: what the owner holds for us in memory is let go soon
+        portions.insert(0, Portion(pin.id, pin.generation, (), pin.masks, True))
+    elif pin.fresh_rows:
+        portions[min(range(len(loads)), key=lambda n: loads[n][0])].fresh = True
+    for number, portion in enumerate(portions):
+        portion.number, portion.count = number, len(portions)
+    return portions
+
+
+def _share(chunk: ChunkRecord, ask: Ask, spec: TableSpec) -> float:
+    """About how much of a chunk the question touches, taking its rows to be spread evenly."""
+    share = _overlap(ask.time, (chunk.time_lo, chunk.time_hi))
+    if ask.points is not None:
+        return share * min(1.0, len(ask.points) * 1024 / max(1, chunk.rows))
+    if ask.key is not None and spec.direct_key >= 0 and all(bound is None or isinstance(bound, int) for bound in ask.key):
+        share *= _overlap(ask.key, (chunk.key_lo, chunk.key_hi))
+    return share
+
+
+def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> float:
+    lo = there[0] if wanted[0] is None else max(wanted[0], there[0])
+    hi = there[1] if wanted[1] is None else min(wanted[1], there[1])
+    return max(0, hi - lo + 1) / (there[1] - there[0] + 1)
+
+
+def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of a portion, in batches of bounded size. The owner hears now and then that its version is still read."""
+    touched = time.monotonic()
+    for batch in _rows(place, spec, portion, ask, query):
+        yield batch
+        if time.monotonic() - touched > TOUCH:
+            touched = time.monotonic()
+            _touch(place, portion, 0)
+    _touch(place, portion, portion.count)
+
+
+def _touch(place: Place, portion: Portion, parts: int) -> None:
+    with suppress(TidewheelError):  # an owner that is gone holds nothing
+        connections.table(place).touch(portion.pin, portion.number, parts)
+
+
+def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
+    if portion.fresh:
+        yield from connections.table(place).fresh(portion.pin, query)
+    if portion.chunks:
+        files = _chunk_files(place, spec)
+        for one in (query,) if ask.points is None else (replace(query, key=(point, point)) for point in ask.points):
+            yield from files.query(one, portion.generation, portion.chunks, portion.masks)
+
+
+_files: dict[Place, ChunkFiles] = {}
+"""What earlier tasks of this worker have open."""
+
+
+def _chunk_files(place: Place, spec: TableSpec) -> ChunkFiles:
+    from tidewheel.read.chunk_files import ChunkFiles  # here: its kernels take long to load, and only tasks use them
+
+    found = _files.get(place)
+    if found is None or found.spec != spec:
+        while len(_files) >= MOST_TABLES:
+            del _files[next(iter(_files))]
+        _files[place] = found = ChunkFiles(place.root, spec, _SETTINGS)
+    return found

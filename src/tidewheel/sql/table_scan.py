@@ -1,0 +1,125 @@
+"""One scan of a table: the rows of a pinned version that satisfy a condition, in batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.engine.protocol import PinnedTable
+from tidewheel.model.arrays import take_rows
+from tidewheel.model.query import Plan, Stats
+from tidewheel.read.limits import Cancellable
+from tidewheel.sql.bounds import bounds_of, queries_of
+from tidewheel.sql.boxes import Bounds
+from tidewheel.sql.predicates import Both, Condition, columns_of, mask
+
+Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Which rows of a batch to keep: those where it is true."""
+
+
+class Scan:
+    """Planned when it is made: `plans` and `stats` say how. Read once, by one thread."""
+
+    def __init__(
+        self,
+        table: PinnedTable,
+        columns: Sequence[str],
+        condition: Condition | None,
+        keep: Keep | None = None,
+        narrow: Condition | None = None,
+        bounds: Bounds | None = None,
+        parts: Mapping[str, str] | None = None,
+        **limits: Any,
+    ) -> None:
+        """`keep` decides about rows if `condition` says less than what was asked; else the condition does. Of rows that do not satisfy
+        `narrow` it does not matter whether they come. `bounds`: those of the condition, if they are known.
+
+        Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
+        nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.
+        """
+        spec = table.spec
+        self.spec = spec
+        self.columns = list(columns)
+        if bounds is None:
+            bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
+        self._keep: Keep | None = None
+        more: tuple[str, ...] = ()
+        if condition is not None and not bounds.exact:
+            named = columns_of(condition)
+            more = tuple(spec.schema.names) if named is None else named
+            self._keep = keep or (lambda batch: mask(condition, batch))
+        read = [*self.columns, *(name for name in more if name not in self.columns)]
+        self._counts = not read and self._keep is None
+        self.folded = parts is not None and self._keep is None and not self._counts
+        wanted: dict[str, Any] = {"aggregate": parts} if self.folded else {"columns": read or [spec.time.column]}
+        self._results = [table.query(query) for query in queries_of(bounds, spec, **wanted, **limits)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        schema = self.spec.schema
+        return pa.schema([schema.field(name) for name in self.columns], schema.metadata)
+
+    @property
+    def plans(self) -> list[Plan]:
+        return [result.plan for result in self._results]
+
+    @property
+    def stats(self) -> Stats:
+        """Of all its queries together."""
+        return total([result.stats for result in self._results])
+
+    def most_rows(self) -> int | None:
+        """The most rows that it can have; None if that is not known before they are read."""
+        known = [result.known_rows() for result in self._results]
+        return None if None in known else sum(rows for rows in known if rows is not None)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.batches()
+
+    def batches(self, whole: bool = False, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
+        """`whole`: the caller keeps them all, so that they need not be small. `of`: ends this reading, when it is cancelled."""
+        for result in self._results:
+            if self._counts and (rows := result.known_rows()) is not None:
+                if rows:
+                    yield _rows_alone(rows)
+                continue
+            for batch in result._batches(whole and self._keep is None, of):
+                if self._keep is not None:
+                    batch = _kept(batch, self._keep(batch))
+                if batch.num_rows:
+                    yield batch if self.folded or batch.schema.names == self.columns else batch.select(self.columns)
+
+    def cancel(self) -> None:
+        """End every reading of it, also where another process does the work."""
+        for result in self._results:
+            result.cancel()
+
+
+def _rows_alone(rows: int) -> pa.RecordBatch:
+    """A batch of so many rows, and of no column."""
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+
+
+def _kept(batch: pa.RecordBatch, keep: pa.BooleanArray) -> pa.RecordBatch:
+    if keep.true_count == len(keep):
+        return batch
+    try:
+        return batch.filter(keep)
+    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
+        return take_rows(batch, keep.fill_null(False).to_numpy(zero_copy_only=False).nonzero()[0])
+
+
+def total(stats: Sequence[Stats]) -> Stats:
+    """What several queries cost together."""
+    if len(stats) == 1:
+        return stats[0]
+    whole = Stats()
+    for field in fields(Stats):
+        if field.name == "corrupt_files":
+            whole.corrupt_files = tuple(dict.fromkeys(file for one in stats for file in one.corrupt_files))
+        else:
+            setattr(whole, field.name, sum(getattr(one, field.name) for one in stats))
+    return whole
