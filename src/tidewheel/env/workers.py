@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -143,6 +144,7 @@ class Worker:
             raise StorageError(f"could not start a process for the statement: {e}") from None
         self.pid = self._process.pid
         self.line = Line(ours)
+        self._statm, self._stat = (self._facts(name) for name in ("statm", "stat"))
         threading.Thread(target=self._reap, name=f"tidewheel-worker-{self.pid}", daemon=True).start()
         try:
             give_up = monotonic() + _START
@@ -172,17 +174,27 @@ class Worker:
     def is_alive(self) -> bool:
         return self._process.returncode is None and self.line.silent(0)
 
+    def _facts(self, name: str) -> int:
+        """A descriptor of what the system says of the process; -1 where it says nothing. Opened once and read again and again: a Ctrl-C
+        while a file is opened anew leaves it open. Closed with this object, when no thread can be reading it."""
+        try:
+            found = os.open(f"/proc/{self.pid}/{name}", os.O_RDONLY)
+        except OSError:
+            return -1
+        weakref.finalize(self, os.close, found).atexit = False
+        return found
+
     def memory(self) -> int:
         """Bytes that it has for itself. 0 where the system does not tell."""
-        with suppress(OSError, ValueError, IndexError), open(f"/proc/{self.pid}/statm", "rb") as file:
-            words = file.read().split()
+        with suppress(OSError, ValueError, IndexError):
+            words = os.pread(self._statm, 1024, 0).split()
             return (int(words[1]) - int(words[2])) * _PAGE
         return 0
 
     def work(self) -> str:
         """How much it has worked so far, of the processor's time: any word, and another one when it is more."""
-        with suppress(OSError, IndexError), open(f"/proc/{self.pid}/stat", "rb") as file:
-            return b" ".join(file.read().rpartition(b")")[2].split()[11:13]).decode()
+        with suppress(OSError):
+            return b" ".join(os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()[11:13]).decode()
         return str(monotonic())
 
     def kill(self) -> None:
