@@ -84,7 +84,7 @@ class Warehouse:
         """
         began = perf_counter()
         with Within(timeout):  # first: what is loaded here takes its time, too
-            from tidewheel.sql.run import ask
+            from tidewheel.sql.run_statement import ask
 
             return ask(self._live(), statement, parameters, began, timeout, max_rows, max_bytes)
 

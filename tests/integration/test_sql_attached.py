@@ -32,7 +32,7 @@ from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
 from tidewheel.sql.dataset import TableDataset
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.run import ask
+from tidewheel.sql.run_statement import ask
 from tidewheel.sql.system import TABLES
 
 

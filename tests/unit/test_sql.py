@@ -140,7 +140,7 @@ def test_what_is_not_read_is_let_go_of(wh: tw.Warehouse) -> None:
 def test_a_process_ends_in_silence(tmp_path: Path) -> None:
     """DuckDB complains loudly about connections that are left when a process ends. Forked, so that all is imported only once."""
     code = f"""
-import os, sys, tidewheel as tw, tidewheel.sql.run, tidewheel.engine.local_engine
+import os, sys, tidewheel as tw, tidewheel.sql.run_statement, tidewheel.engine.local_engine
 for number, use in enumerate(("r", "r.schema", "r.reader()", "next(iter(r))", "r.to_arrow()")):
     child = os.fork()
     if not child:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidewheel.spark.ingestion import ingest
     from tidewheel.spark.jars import connector
-    from tidewheel.spark.sessions import log_file, register, session
+    from tidewheel.spark.spark_sessions import log_file, register, session
 
 _HOMES = {
-    "session": "tidewheel.spark.sessions",
-    "register": "tidewheel.spark.sessions",
-    "log_file": "tidewheel.spark.sessions",
+    "session": "tidewheel.spark.spark_sessions",
+    "register": "tidewheel.spark.spark_sessions",
+    "log_file": "tidewheel.spark.spark_sessions",
     "connector": "tidewheel.spark.jars",
     "ingest": "tidewheel.spark.ingestion",
 }

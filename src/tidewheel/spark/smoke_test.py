@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidewheel.errors import TidewheelError
 from tidewheel.spark import class_archive, java
 from tidewheel.spark.launch import end, log_file, reason
-from tidewheel.spark.sessions import register, start
+from tidewheel.spark.spark_sessions import register, start
 
 
 def main() -> int:

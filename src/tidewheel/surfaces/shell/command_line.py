@@ -113,7 +113,8 @@ def _shell(session: Session, root: Path, debug: bool) -> int:
     tables = len(session.warehouse.tables())
     screen.print(f"Tidewheel: {root}, {tables} table{'' if tables == 1 else 's'}. \\? for help, \\q to leave.")
     editor = Editor(Names(session.warehouse))
-    threading.Thread(target=importlib.import_module, args=["tidewheel.sql.run"], daemon=True).start()  # while the first one is typed
+    warm = threading.Thread(target=importlib.import_module, args=["tidewheel.sql.run_statement"], daemon=True)
+    warm.start()  # while the first statement is typed
     while not session.over:
         running = False
         try:
