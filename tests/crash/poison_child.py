@@ -25,11 +25,12 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
+from tidewheel.engine.operations import CommitBatch, Insert, Stage
 from tidewheel.ingest.decode import FileDecoder, MessageDecoder
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.model.coders import key_coder
-from tidewheel.model.delivery import SliceId
+from tidewheel.model.delivery import RowStream, SliceId
 from tidewheel.testing.strategies import PAYLOADS
 from tidewheel.testing.values import column
 from tidewheel.write.accept import accept
@@ -118,13 +119,13 @@ class Poisoner:
             case "replace":
                 return table.replace(given, time=(number * 1000, number * 1000 + 999))
             case "stage":
-                engine.stage(slice_id, iter([given]), given.schema)
-                return engine.commit_batch(slice_id.stream, "run", number, [slice_id])
+                engine.give(Stage(slice_id), RowStream(given.schema, iter([given])))
+                return engine.do(CommitBatch(slice_id.stream, "run", number, (slice_id,)))
             case "attached":
-                return other.insert(given, None, "error")
+                return other.give(Insert(None, "error"), given)
             case "put":  # past most checks of whoever sends
                 check_lengths(given, table.name)
-                return other._connection.put(ask.Insert(other._number, None, "error"), given.schema, [given])
+                return other._connection.put(ask.GiveTable(other._number, Insert(None, "error")), given.schema, [given])
         raise AssertionError(door)
 
     def _bytes(self, door: str, number: int, rng: random.Random, table: tw.Table, other: Any, batch: pa.RecordBatch) -> None:
@@ -138,7 +139,7 @@ class Poisoner:
         assert changed or wanted is not None
         try:
             if door == "wire":
-                ack = other._connection.call(ask.Insert(other._number, None, "error"), pa.py_buffer(bytes(data)))[0]
+                ack = other._connection.call(ask.GiveTable(other._number, Insert(None, "error")), pa.py_buffer(bytes(data)))[0]
                 assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
                 self._taken(number, table, batch, wanted, ack)
                 return
@@ -151,9 +152,9 @@ class Poisoner:
                 decoder = MessageDecoder(maker, Rules("kafka", payload="arrow"))
                 batches = list(decoder._all(iter([pa.record_batch([pa.array([bytes(data)], pa.binary())], ["value"])])))
             slice_id = SliceId(f"s{self.seed}", "run", number, 0, 0)
-            staged = other.stage(slice_id, iter(batches), batches[0].schema) if batches else None
+            staged = other.give(Stage(slice_id), RowStream(batches[0].schema, iter(batches))) if batches else None
             if staged is not None:
-                ack = other.commit_batch(slice_id.stream, "run", number, [slice_id])
+                ack = other.do(CommitBatch(slice_id.stream, "run", number, (slice_id,)))
                 assert ack.rows or ack.rejected, f"{number} through {door}: nothing is left, and nothing is said"
                 assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
                 if ack.rows:

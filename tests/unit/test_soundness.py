@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,15 +14,16 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.poison import FAULTS
+from tests.poison import FAULTS, ipc
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, _rows
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.wire import stream
+from tidewheel.engine.operations import AbortLoad, BeginLoad, CommitBatch, CommitLoad, Insert, Stage
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dead_letters import HIDDEN
-from tidewheel.model.delivery import SliceId
+from tidewheel.model.delivery import RowStream, SliceId
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
 from tidewheel.write.arrow_input import Columns, to_batches
@@ -59,17 +61,17 @@ def slice_of(number: int) -> SliceId:
 
 
 def stage(table: tw.Table, *batches: pa.RecordBatch, number: int = 0) -> Any:
-    return table._engine.stage(slice_of(number), iter(batches), batches[0].schema)  # type: ignore[attr-defined]
+    return table._engine.give(Stage(slice_of(number)), RowStream(batches[0].schema, iter(batches)))
 
 
 def in_bulk(table: tw.Table, batch: pa.RecordBatch) -> None:
     engine: Any = table._engine
-    load = engine.begin_load()
+    load = engine.do(BeginLoad())
     try:
         with ChunkMaker(engine.engine.root, table._engine.spec, load) as maker:
             maker.add(batch, "error")
     finally:
-        engine.abort_load(load.job)
+        engine.do(AbortLoad(load.job))
 
 
 def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -> Any:
@@ -81,7 +83,7 @@ def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -
 def taken(table: tw.Table, batch: pa.RecordBatch, values: ask.Values | None = None) -> Any:
     handlers = Handlers(table._engine.engine, 1)  # type: ignore[attr-defined]
     number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
-    return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
+    return handlers.take(ask.GiveTable(number, Insert(None, "error"), values), batch.schema, [batch])
 
 
 DOORS: dict[str, Callable[[tw.Table, pa.RecordBatch], Any]] = {
@@ -117,6 +119,20 @@ def test_no_door_takes_what_cannot_be_read(wh: tw.Warehouse, fault: str) -> None
     assert wh.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [3]
 
 
+def test_no_door_takes_a_field_of_negative_length(wh: tw.Warehouse) -> None:
+    """As a reader of IPC makes it of changed bytes. Arrow ends the process that takes such a field in the hand."""
+    column = pa.StructArray.from_arrays([pa.array([7, 8, 9], pa.int64())], ["x"])
+    table = table_for(wh, column.type)
+    data = ipc(rows_with(column))
+    at = data.rfind(struct.pack("<4q", 3, 0, 3, 0)) + 16  # the length of the last column's field, behind that of the column
+    data[at : at + 8] = struct.pack("<q", -(2**62))
+    (batch,) = pa.ipc.open_stream(pa.py_buffer(bytes(data)))
+    for door in ("insert", "a reader", "replace", "stage", "the wire"):
+        with pytest.raises(tw.BadRowsError, match="negative length"):
+            DOORS[door](table, batch)
+    assert table.rows == 0 and len(table.rejects()) == 0
+
+
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
 def test_text_that_is_not_utf8_is_a_bad_row(wh: tw.Warehouse, type_: pa.DataType) -> None:
     raw = as_type(NOT_TEXT, type_)
@@ -128,8 +144,8 @@ def test_text_that_is_not_utf8_is_a_bad_row(wh: tw.Warehouse, type_: pa.DataType
         lambda b: table.insert(b, on_bad="reject"),
         lambda b: table.insert(pa.Table.from_batches([b]), on_bad="reject"),
         lambda b: table.insert(in_pandas(b), on_bad="reject"),
-        lambda b: stage(table, b, number=1) and table._engine.commit_batch("s", "run", 1, [slice_of(1)]),  # type: ignore[attr-defined]
-        lambda b: stage(table, with_hidden_columns(b), number=2) and table._engine.commit_batch("s", "run", 2, [slice_of(2)]),  # type: ignore[attr-defined]
+        lambda b: stage(table, b, number=1) and table._engine.do(CommitBatch("s", "run", 1, (slice_of(1),))),  # type: ignore[attr-defined]
+        lambda b: stage(table, with_hidden_columns(b), number=2) and table._engine.do(CommitBatch("s", "run", 2, (slice_of(2),))),  # type: ignore[attr-defined]
     )):  # fmt: skip
         ack = through(rows_with(raw, 10 * first))
         assert (ack.rows, ack.rejected) == (3, 2)
@@ -221,7 +237,7 @@ def test_nothing_wild_comes_in_beside_text_that_cannot_be_read(tmp_path: Path) -
     with tw.open(tmp_path) as wh:
         table: Any = wh.create_table("t", schema, time="ts", key="k")._engine
         slice_id = SliceId("stream", "run", 0, 0, 0)
-        assert table.stage(slice_id, [batch], schema).rejected == 1
+        assert table.give(Stage(slice_id), RowStream(schema, [batch])).rejected == 1
         staged = [run.source.data.column("v") for _, _, run in table.streams._staged[slice_id].placed]
         beside = _rows(ask.Values(4, ("k", *schema.names[1:]), {"k": [0, 1, 2, 3]}), batch.schema, [batch], "t").columns["v"]
         for views in (*staged, beside):
@@ -264,10 +280,10 @@ def test_a_schema_that_names_the_items_otherwise_than_its_columns(wh: tw.Warehou
     batch = pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)
     if door == "bulk":
         engine: Any = table._engine
-        load = engine.begin_load()
+        load = engine.do(BeginLoad())
         with ChunkMaker(engine.engine.root, engine.spec, load) as maker:
             maker.add(batch, "error")
-        engine.commit_load(load.job, [maker.written], False)
+        engine.do(CommitLoad(load.job, (maker.written,), False))
     else:
         DOORS[door](table, batch)
     table.flush()
