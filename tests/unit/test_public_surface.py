@@ -56,6 +56,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("restore", ["folder", "root", "progress", "disk"]),
         ("Table.insert", ["self", "data", "package", "on_bad", "timeout"]),
         ("Table.replace", ["self", "data", "time", "timeout"]),
+        ("Table.describe", ["self"]),
         ("Table.flush", ["self"]),
         ("Table.rejects", ["self"]),
         ("Table.metrics", ["self"]),

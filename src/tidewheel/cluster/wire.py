@@ -29,6 +29,7 @@ from tidewheel.errors import TidewheelError
 from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.description import ColumnFacts, TableDescription
 from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
@@ -297,8 +298,9 @@ def _is_of(kind: Any, home: ModuleType) -> bool:
 
 
 _CLASSES: tuple[type[Any], ...] = (
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, PackedPlan,
-    SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
+    Ack, BackupReport, CheckReport, ChunkRecord, ColumnFacts, Lease, Load, MaskRecord, PackedPlan, Pin, Plan, Query, Recovery,
+    ServerState, Settings, SliceId, Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState,
+    Written,
     *(kind for home in (operations, warehouse_care, requests) for kind in vars(home).values() if _is_of(kind, home)),
 )  # fmt: skip
 
