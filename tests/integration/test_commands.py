@@ -23,6 +23,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
 from tidewheel.surfaces.commands import status
+from tidewheel.testing.probe import Probe
 
 # Python says of every fork of a process with threads that it may go wrong; this one becomes another program at once.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*:DeprecationWarning")
@@ -93,8 +94,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 taxi.flush()
             taxi.insert(rows(400, 3000))
             part = SliceId("from-kafka", "run", 7, 0, 0)  # as a stream of Spark brings it
-            taxi._engine.stage(part, rows(100, 3400).to_batches(), SCHEMA)
-            taxi._engine.commit_batch("from-kafka", "run", 7, [part])
+            Probe(taxi).stage(part, rows(100, 3400).to_batches(), SCHEMA)
+            Probe(taxi).commit_batch("from-kafka", "run", 7, [part])
         (folder / "owner").write_text(str(owner.pid))
         yield folder
         owner.close(folder / "wh")
