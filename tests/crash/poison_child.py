@@ -25,12 +25,13 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
+from tidewheel.engine.operations import Insert
 from tidewheel.ingest.decode import FileDecoder, MessageDecoder
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import SliceId
-from tidewheel.testing.probe import Probe
+from tidewheel.testing.probe import Probe, connection_of
 from tidewheel.testing.strategies import PAYLOADS
 from tidewheel.testing.values import column
 from tidewheel.write.accept import accept
@@ -124,7 +125,7 @@ class Poisoner:
                 return other.insert(given)
             case "put":  # past most checks of whoever sends
                 check_lengths(given, table.name)
-                return other._connection.put(ask.Insert(other._number, None, "error"), given.schema, [given])
+                return connection_of(other.engine).put(ask.GiveTable(other.engine._number, Insert(None, "error")), given.schema, [given])
         raise AssertionError(door)
 
     def _bytes(self, door: str, number: int, rng: random.Random, table: tw.Table, other: Any, batch: pa.RecordBatch) -> None:
@@ -138,7 +139,9 @@ class Poisoner:
         assert changed or wanted is not None
         try:
             if door == "wire":
-                ack = other._connection.call(ask.Insert(other._number, None, "error"), pa.py_buffer(bytes(data)))[0]
+                ack = connection_of(other.engine).call(
+                    ask.GiveTable(other.engine._number, Insert(None, "error")), pa.py_buffer(bytes(data))
+                )[0]
                 assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
                 self._taken(number, table, batch, wanted, ack)
                 return

@@ -15,7 +15,6 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.cluster.owner import OwnedEngine
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.disk import Disk
 from tidewheel.env.local_files import Appender, LocalFiles
 from tidewheel.errors import ClosedError, FencedError
@@ -504,13 +503,14 @@ def test_what_a_stale_owner_wrote_does_not_come_back_later(tmp_path: Path, monke
 def test_bad_rows_of_a_dropped_table_make_no_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path) as wh:
         table = wh.create_table("t", FIXED, time="ts", key="k")
-        keep = LocalTable._keep_rejects
+        inserts = Probe(table).local.inserts
+        keep = inserts._rejects
 
-        def too_late(self: LocalTable, *args: Any) -> None:
+        def too_late() -> Any:
             wh.drop_table("t")  # by another thread, say
-            keep(self, *args)
+            return keep()
 
-        monkeypatch.setattr(LocalTable, "_keep_rejects", too_late)
+        monkeypatch.setattr(inserts, "_rejects", too_late)
         with pytest.raises(ClosedError, match="dropped"):
             table.insert([{"k": None, "ts": 1, "v": 1}], on_bad="reject")
         assert not owner_of(wh)._tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.poison import FAULTS
+from tests.poison import FAULTS, ipc
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, _rows
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.wire import stream
+from tidewheel.engine.operations import Insert
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dead_letters import HIDDEN
@@ -82,7 +84,7 @@ def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -
 def taken(table: tw.Table, batch: pa.RecordBatch, values: ask.Values | None = None) -> Any:
     handlers = Handlers(Probe(table).owner, 1)
     number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
-    return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
+    return handlers.take(ask.GiveTable(number, Insert(None, "error"), values), batch.schema, [batch])
 
 
 DOORS: dict[str, Callable[[tw.Table, pa.RecordBatch], Any]] = {
@@ -116,6 +118,20 @@ def test_no_door_takes_what_cannot_be_read(wh: tw.Warehouse, fault: str) -> None
     good = pa.nulls(3, column.type)
     assert table.insert(rows_with(good), package="p").rows == 3  # the package was not taken for loaded
     assert wh.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [3]
+
+
+def test_no_door_takes_a_field_of_negative_length(wh: tw.Warehouse) -> None:
+    """As a reader of IPC makes it of changed bytes. Arrow ends the process that takes such a field in the hand."""
+    column = pa.StructArray.from_arrays([pa.array([7, 8, 9], pa.int64())], ["x"])
+    table = table_for(wh, column.type)
+    data = ipc(rows_with(column))
+    at = data.rfind(struct.pack("<4q", 3, 0, 3, 0)) + 16  # the length of the last column's field, behind that of the column
+    data[at : at + 8] = struct.pack("<q", -(2**62))
+    (batch,) = pa.ipc.open_stream(pa.py_buffer(bytes(data)))
+    for door in ("insert", "a reader", "replace", "stage", "the wire"):
+        with pytest.raises(tw.BadRowsError, match="negative length"):
+            DOORS[door](table, batch)
+    assert table.rows == 0 and len(table.rejects()) == 0
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ import pyarrow as pa
 
 from tidewheel import errors
 from tidewheel.cluster import requests
+from tidewheel.engine import operations
 from tidewheel.errors import TidewheelError
+from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.packed_plan import PackedPlan
@@ -288,10 +291,15 @@ def _decode_error(value: Json) -> TidewheelError:
 
 # ---- classes ------------------------------------------------------------------------------------------------
 
+
+def _is_of(kind: Any, home: ModuleType) -> bool:
+    return isinstance(kind, type) and kind.__module__ == home.__name__
+
+
 _CLASSES: tuple[type[Any], ...] = (
     Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, PackedPlan,
     SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
-    *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
+    *(kind for home in (operations, warehouse_care, requests) for kind in vars(home).values() if _is_of(kind, home)),
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.engine.local_table import LocalTable
+from tidewheel.engine.protocol import WarehouseOperation
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
 from tidewheel.env.local_files import LocalFiles, remove_with
@@ -40,6 +41,7 @@ from tidewheel.errors import (
 )  # fmt: skip
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.records import TableContents, TableRecord
+from tidewheel.model.report import Progress as Report
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
@@ -214,6 +216,9 @@ class LocalEngine:
             self.files.make_folder(names.table_folder(table_id))
         for parent in (names.TABLES, "") if table_ids else ():
             self.files.sync_folder(parent)
+
+    def do(self, operation: WarehouseOperation[T], progress: Report | None = None) -> T:
+        return operation.on(self, progress)
 
     def tables(self) -> list[str]:
         self.check_open()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tidewheel.engine.operations import ReadFresh, TouchPin
 from tidewheel.errors import TidewheelError
 from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
@@ -119,12 +120,12 @@ def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query
 
 def _touch(place: Place, portion: Portion, parts: int) -> None:
     with suppress(TidewheelError):  # an owner that is gone holds nothing
-        connections.table(place).touch(portion.pin, portion.number, parts)
+        connections.table(place).do(TouchPin(portion.pin, portion.number, parts))
 
 
 def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
     if portion.fresh:
-        yield from connections.table(place).fresh(portion.pin, query)
+        yield from connections.table(place).ask(ReadFresh(portion.pin, query))
     if portion.chunks:
         files = _chunk_files(place, spec)
         for one in (query,) if ask.points is None else (replace(query, key=(point, point)) for point in ask.points):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.operations import TakePin, Unpin
 from tidewheel.errors import InputError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
@@ -60,10 +61,10 @@ class TableReader(DataSourceReader):
         if self._ask.nothing:
             return []
         query = self._ask.query(self._wanted.names)
-        pin = connections.call(self._place, lambda table: table.pin(query))
+        pin = connections.do(self._place, TakePin(query))
         portions = divide(pin, self._ask, self._spec, self._most)
         if not portions:
-            connections.call(self._place, lambda table: table.unpin(pin.id))
+            connections.do(self._place, Unpin(pin.id))
         return portions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
     connections.forget(place)
     made = False
     try:
-        spec = connections.call(place, lambda table: table.spec)
+        spec = connections.spec(place)
     except NotFoundError as e:
         if "time" not in options or "key" not in options:
             raise NotFoundError(

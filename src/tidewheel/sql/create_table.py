@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.errors import QueryError, SchemaError
 from tidewheel.model.rule_text import key_of, time_of
 from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec, ZOrder, epoch, make_spec, nearest
-from tidewheel.sql.ddl import CreateTable, Named
+from tidewheel.sql.ddl import CreateStatement, Named
 from tidewheel.sql.error_text import pointed
 
 OPTIONS = ("time", "key", "bounds", "partition")
@@ -24,13 +24,13 @@ _EPOCH = re.compile(r"(?i)\s*epoch\s*\(\s*(.+?)\s*,\s*'?(\w+)'?\s*\)\s*")
 _ZORDER = re.compile(r"(?i)\s*zorder\s*\((.*)\)\s*")
 
 
-def spec_of(create: CreateTable) -> TableSpec:
+def spec_of(create: CreateStatement) -> TableSpec:
     """The table that a statement defines. Raises QueryError or SchemaError, and says what is wrong with it."""
     return _Layout(create).spec()
 
 
 class _Layout:
-    def __init__(self, create: CreateTable) -> None:
+    def __init__(self, create: CreateStatement) -> None:
         self._create = create
         self._names = [column.name for column in create.columns]
         self._options: dict[str, Named] = {}

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidewheel.engine import operations
 from tidewheel.engine.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.index.version import ChunkLike, Version
-from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.maintenance.warehouse_care import CheckWarehouse
+from tidewheel.model.delivery import Ack, Load, Pin, RowStream, SliceId, Staged, TableState, Written
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord, TableRecord
 from tidewheel.model.report import CheckReport
@@ -71,12 +73,12 @@ def warehouse_of(table: Table) -> Warehouse:
 
 def tables_of(engine: Engine) -> list[str]:
     """The names of an engine's tables."""
-    return engine.tables()
+    return engine.do(operations.ListTables())
 
 
 def check_of(engine: Engine) -> CheckReport:
     """What a check of an engine's warehouse says."""
-    return engine.check(False, None)
+    return engine.do(CheckWarehouse(False))
 
 
 # ---- the two ends of a wire ----------------------------------------------------------------------------------
@@ -173,8 +175,8 @@ class Probe:
 
     @property
     def replacing(self) -> Any:
-        """The lock of whoever replaces rows."""
-        return self.local._replacing
+        """The lock of a replacement or load that is under way."""
+        return self.local.replacements._turn
 
     @property
     def version(self) -> Version:
@@ -193,67 +195,61 @@ class Probe:
     # ---- operations, of any engine ---------------------------------------------------------------------------
 
     def insert(self, data: Any, package: str | None = None, on_bad: str = "error") -> Ack:
-        return self.engine.insert(data, package, on_bad)
+        return self.engine.give(operations.Insert(package, on_bad), data)
 
     def replace(self, data: Any, time: Any) -> Ack:
-        return self.engine.replace(data, time)
+        return self.engine.give(operations.Replace(time), data)
 
     def query(self, query: Query | None = None) -> Result:
-        return self.engine.query(query or Query())
+        return self.engine.ask(operations.RunQuery(query or Query()))
 
     def rejects(self) -> Result:
-        return self.engine.rejects()
+        return self.engine.ask(operations.ReadRejects())
 
     def flush(self) -> None:
-        self.engine.flush()
+        self.engine.do(operations.FlushTable())
 
     def state(self) -> TableState:
-        return self.engine.state()
-
-    def server_states(self) -> list[ServerState]:
-        return self.engine.server_states()
-
-    def stream_states(self) -> list[StreamState]:
-        return self.engine.stream_states()
+        return self.engine.do(operations.GetState())
 
     def pinned(self) -> PinnedTable:
         return self.engine.pinned()
 
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
-        return self.engine.stage(slice_id, batches, schema)
+        return self.engine.give(operations.Stage(slice_id), RowStream(schema, batches))
 
     def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
-        return self.engine.commit_batch(stream, run, batch, slices, written)
+        return self.engine.do(operations.CommitBatch(stream, run, batch, tuple(slices), tuple(written)))
 
     def abort_batch(self, stream: str, run: str, batch: int) -> None:
-        self.engine.abort_batch(stream, run, batch)
+        self.engine.do(operations.AbortBatch(stream, run, batch))
 
     def last_batch(self, stream: str) -> int | None:
-        return self.engine.last_batch(stream)
+        return self.engine.do(operations.LastBatch(stream))
 
     def begin_load(self) -> Load:
-        return self.engine.begin_load()
+        return self.engine.do(operations.BeginLoad())
 
     def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
-        return self.engine.commit_load(job, written, overwrite)
+        return self.engine.do(operations.CommitLoad(job, tuple(written), overwrite))
 
     def abort_load(self, job: str) -> None:
-        self.engine.abort_load(job)
+        self.engine.do(operations.AbortLoad(job))
 
     def pin(self, query: Query | None = None) -> Pin:
-        return self.engine.pin(query or Query())
+        return self.engine.do(operations.TakePin(query or Query()))
 
     def fresh(self, pin: str, query: Query | None = None) -> Result:
-        return self.engine.fresh(pin, query or Query())
+        return self.engine.ask(operations.ReadFresh(pin, query or Query()))
 
     def unpin(self, pin: str) -> None:
-        self.engine.unpin(pin)
+        self.engine.do(operations.Unpin(pin))
 
     def generation(self) -> int:
-        return self.engine.generation()
+        return self.engine.do(operations.GetGeneration())
 
     def rows_by_generation(self, after: int, upto: int | None = None, most: int | None = None) -> list[tuple[int, int]]:
-        return self.engine.rows_by_generation(after, upto, most)
+        return self.engine.do(operations.CountChanges(after, upto, most))
 
     def changes(self, after: int, upto: int, columns: Sequence[str] | None = None) -> Result:
-        return self.engine.changes(after, upto, columns)
+        return self.engine.ask(operations.ReadChanges(after, upto, None if columns is None else tuple(columns)))

@@ -17,6 +17,7 @@ from dataclasses import replace
 from tidewheel.chunk import names
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import InputError, StagingLostError
+from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
 from tidewheel.model.pieces import Shape
@@ -164,14 +165,11 @@ class Loads:
 
 def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
     """Rows as the trees would hold them if they were published with this generation."""
-    trees: dict[tuple[int, bool], Tree] = {}
+    lanes: dict[tuple[int, bool], list[Run]] = {}
     for server, late, run in placed:
         run.publish(generation)
-        tree = trees.get((server.number, late))
-        if tree is None:
-            tree = trees[server.number, late] = Tree(server.number, late, run.template, shape, 0.0)
-        tree.append(run)
-    return [tree.view() for tree in trees.values()]
+        lanes.setdefault((server.number, late), []).append(run)
+    return [Tree.of(server, late, runs[0].template, shape, runs).view() for (server, late), runs in lanes.items()]
 
 
 def _age(files: LocalFiles, folder: str) -> float:
