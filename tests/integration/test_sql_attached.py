@@ -34,6 +34,7 @@ from tidewheel.sql.dataset import TableDataset
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.run_statement import ask
 from tidewheel.sql.system import TABLES
+from tidewheel.testing.probe import Probe, engine_of, listener_of, sessions_of
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
     with OwnerProcess() as owner:
         owner.open(root, leaf_rows=32)
         with tw.open(root) as wh:
-            assert isinstance(wh._engine, AttachedEngine)
+            assert not engine_of(wh).owns
             create(wh)
             twin = Twin(wh)
             fill(twin, 5, 1200)
@@ -203,7 +204,7 @@ def asked(engine: Engine, statement: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[OwnedEngine, AttachedEngine]]:
     owner = OwnedEngine(tmp_path.resolve() / "wh", Settings(leaf_rows=64, indexing_servers=2))
-    assert owner.listener is not None and owner.listener.wait(60)
+    assert listener_of(owner).wait(60)
     client = attach(owner.root)
     try:
         yield owner, client
@@ -223,8 +224,8 @@ def some(first: int, n: int) -> pa.RecordBatch:
 def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, client = both
     for name, key in (("taxi", "id"), ("spots", tw.zorder("id", "v", bounds=(0, 0, 9, 9)))):
-        table = owner.create(make_spec(name, SCHEMA, time="ts", key=key), "error")
-        table.insert(some(0, 5000), None, "error")
+        table = Probe(owner.create(make_spec(name, SCHEMA, time="ts", key=key), "error"))
+        table.insert(some(0, 5000))
         for batch in range(2):
             part = SliceId("kafka", "run", batch, 0, 0)
             table.stage(part, [some(10_000 * batch, 50)], SCHEMA)
@@ -243,12 +244,12 @@ def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedE
 
 def test_acknowledged_rows_are_seen_while_a_load_is_under_way(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, _ = both
-    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
-    other = owner.create(make_spec("other", SCHEMA, time="ts", key="id"), "error")
-    table.insert(some(0, 10), None, "error")
+    table = Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error"))
+    other = Probe(owner.create(make_spec("other", SCHEMA, time="ts", key="id"), "error"))
+    table.insert(some(0, 10))
     with table.publisher.reserve():
-        table.insert(some(10, 5), None, "error")
-        other.insert(some(0, 1), None, "error")
+        table.insert(some(10, 5))
+        other.insert(some(0, 1))
         for engine in both:
             assert asked(engine, "SELECT count(*) AS n FROM taxi") == [{"n": 15}]
             assert asked(engine, "SELECT count(*) AS n, count(DISTINCT taxi.id) AS d FROM taxi, other") == [{"n": 15, "d": 15}]
@@ -257,10 +258,9 @@ def test_acknowledged_rows_are_seen_while_a_load_is_under_way(both: tuple[OwnedE
 
 def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, client = both
-    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
-    table.insert(some(0, 20_000), None, "error")
-    assert owner.listener is not None and owner.listener._handlers is not None
-    sessions = owner.listener._handlers.sessions
+    table = Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error"))
+    table.insert(some(0, 20_000))
+    sessions = sessions_of(owner)
     result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None, perf_counter())
     dataset = TableDataset(table.spec, client.table("taxi").pinned)
     assert sessions.results > 0
@@ -284,9 +284,8 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     both: tuple[OwnedEngine, AttachedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, client = both
-    owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error").insert(some(0, 20_000), None, "error")
-    assert owner.listener is not None and owner.listener._handlers is not None
-    sessions = owner.listener._handlers.sessions
+    Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")).insert(some(0, 20_000))
+    sessions = sessions_of(owner)
     now = 1000.0
     monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])

@@ -29,6 +29,7 @@ from tidewheel.env.disk import Disk
 from tidewheel.maintenance.check import check, closed
 from tidewheel.model.report import CheckReport
 from tidewheel.surfaces import cli
+from tidewheel.testing.probe import owner_of
 
 N = 40_000  # more than two blocks
 POINTS = pa.schema([("x", pa.float64()), ("y", pa.int32()), ("ts", pa.timestamp("us")), ("speed", pa.float32())])
@@ -643,7 +644,7 @@ def test_a_file_that_is_being_written_is_no_leftover(root: Path) -> None:
             return sink
 
     with tw.open(root) as wh:
-        wh._engine.files.disk = Slow()
+        owner_of(wh).files.disk = Slow()
         table = wh.table("points")
         table.insert(points(100))
         flush = threading.Thread(target=table.flush)
