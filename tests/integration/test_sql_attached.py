@@ -287,8 +287,9 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error").insert(some(0, 20_000), None, "error")
     assert owner.listener is not None and owner.listener._handlers is not None
     sessions = owner.listener._handlers.sessions
-    now = 1000.0
-    monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
+    now = time.monotonic()
+    for held in sessions._sessions.values():
+        monkeypatch.setattr(held, "clock", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):

@@ -191,7 +191,7 @@ class LocalEngine:
         ids = {table.record.id for table in tables}
         orphans = [file for file in found if file not in known]
         self.tenure.look()
-        sweep_loads(self.files)
+        sweep_loads(self.files, self.clock)
         left: dict[int, int] = {}
         for file in logs:
             table_id = names.segment_of(file)[0]  # type: ignore[index]
