@@ -25,8 +25,9 @@ from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
-from tidewheel.env.local_files import LocalFiles, remove_with
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.env.range_files import RangeFiles
+from tidewheel.env.store import Store, remove_with
 from tidewheel.errors import (
     ClosedError,
     ExistsError,
@@ -383,7 +384,7 @@ class LocalEngine:
             self.catalog.close()
 
 
-def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
+def _remove_as_owner(lock: OwnerLock, files: Store, name: str) -> None:
     """Of a chunk that left its table. In another folder that has the place by now, a file of this name may be needed."""
     if lock.is_in_place:
         files.remove(name)

@@ -15,14 +15,11 @@ import pyarrow as pa
 
 from tidewheel.env.disk import Disk
 from tidewheel.env.handles import Handles
+from tidewheel.env.store import NoMappingError, Range
 from tidewheel.env.together import together
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
-
-
-class NoMappingError(StorageError):
-    """The system has no mappings left for this process. The file can still be read."""
 
 
 def why(e: OSError) -> str:
@@ -255,7 +252,7 @@ class LocalFiles:
                 ) from e
             raise StorageError(f"cannot read {shown}: {self._why(e)}") from e
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+    def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]:
         """The bytes at each (offset, size) of a file, without mapping it."""
         path = self.path(name)
         try:
@@ -419,16 +416,6 @@ class Appender:
 
     def close(self) -> None:
         self._files.handles.close(self._handle)
-
-
-def remove_with(holder: object, remove: Callable[[str], None], name: str) -> None:
-    """Remove a file when nothing holds this object any more. A forked child has a copy of it, and removes nothing of its parent's."""
-    weakref.finalize(holder, _remove, os.getpid(), remove, name)
-
-
-def _remove(process: int, remove: Callable[[str], None], name: str) -> None:
-    if os.getpid() == process:
-        remove(name)
 
 
 def _after(parts: Sequence[Any], done: int) -> list[memoryview]:

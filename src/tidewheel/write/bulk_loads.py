@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tidewheel.chunk import names
 from tidewheel.env.clock import Clock
-from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.errors import InputError, StagingLostError
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
@@ -37,7 +37,7 @@ AWAITED = 600.0
 class Loads:
     """The bulk loads of one table. Every method may be called from any thread."""
 
-    def __init__(self, publisher: Publisher, flusher: Flusher, files: LocalFiles, replacing: threading.Lock) -> None:
+    def __init__(self, publisher: Publisher, flusher: Flusher, files: Store, replacing: threading.Lock) -> None:
         self._publisher = publisher
         self._flusher = flusher
         self._files = files
@@ -174,19 +174,19 @@ def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[Tree
     return [tree.view() for tree in trees.values()]
 
 
-def _age(files: LocalFiles, clock: Clock, folder: str) -> float:
+def _age(files: Store, clock: Clock, folder: str) -> float:
     """Seconds since the folder or a file in it was changed."""
     return clock.now() - max(map(files.modified, [folder, *files.list(folder)]))
 
 
-def sweep(files: LocalFiles, clock: Clock) -> None:
+def sweep(files: Store, clock: Clock) -> None:
     """Remove the folders of loads that nobody goes on with, by the age of their newest file."""
     for folder in files.folders(names.STAGING):
         if names.is_ended(folder) or _age(files, clock, folder) > STALE:
             _remove(files, folder)
 
 
-def _remove(files: LocalFiles, folder: str) -> None:
+def _remove(files: Store, folder: str) -> None:
     """A task that has not heard yet that its job failed may go on to write: under another name, the folder is out of its reach."""
     if not names.is_ended(folder):
         ended = names.ended_folder(folder)

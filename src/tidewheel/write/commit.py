@@ -22,7 +22,7 @@ from tidewheel.catalog.access import CatalogWriter
 from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import Outcome
-from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.errors import FencedError, TidewheelError
 from tidewheel.index.version import Change, ChunkLike
 from tidewheel.model.codes import KeyCoder
@@ -83,7 +83,7 @@ class Committer:
     def __init__(
         self,
         catalog: CatalogWriter,
-        files: LocalFiles,
+        files: Store,
         chunk: MakeChunk,
         epoch: int,
         clock: Clock,
@@ -387,7 +387,7 @@ class Room:
             self._changed.notify_all()
 
 
-def remove(files: LocalFiles, records: Sequence[ChunkRecord]) -> None:
+def remove(files: Store, records: Sequence[ChunkRecord]) -> None:
     """Remove files that were not committed. Where that fails too, the next open of the warehouse sweeps them."""
     with suppress(Exception):
         for record in records:
