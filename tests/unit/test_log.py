@@ -16,8 +16,9 @@ import pytest
 import tidewheel as tw
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.engine.local_table import LocalTable
+from tidewheel.env.appender import Appender
 from tidewheel.env.disk import Disk
-from tidewheel.env.local_files import Appender, LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import ClosedError, FencedError
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
