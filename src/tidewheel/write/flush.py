@@ -25,7 +25,8 @@ from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.settings import Settings
-from tidewheel.write.commit import Committer, remove
+from tidewheel.write.commit import Committer
+from tidewheel.write.pending import remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.templates import better_template
 
