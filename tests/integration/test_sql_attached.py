@@ -286,8 +286,9 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     owner, client = both
     Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")).insert(some(0, 20_000))
     sessions = sessions_of(owner)
-    now = 1000.0
-    monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
+    now = time.monotonic()
+    for held in sessions._sessions.values():
+        monkeypatch.setattr(held, "clock", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):

@@ -89,7 +89,7 @@ class LocalTable:
         self.replacements = Replacements(self.publisher, self.acceptor, engine.flusher, turn)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, turn)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
-        self.pins = Pins()
+        self.pins = Pins(engine.clock)
 
     def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step, shared: bool) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""

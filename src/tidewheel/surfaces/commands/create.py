@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> int:
     made = True
     if not options.dry_run:
         import tidewheel as tw
-        from tidewheel.surfaces.configuration import settings_of
+        from tidewheel.surfaces.progress_bar import open_warehouse
 
         spec = new.spec
-        with tw.open(root, settings=settings_of(root)) as wh:
+        with open_warehouse(root) as wh:
             made = spec.name not in wh.tables()
             time = tw.epoch(spec.time.column, spec.time.unit) if _counted(spec) else spec.time.column
             if not made and options.if_exists == "error":

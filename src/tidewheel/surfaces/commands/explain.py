@@ -39,12 +39,11 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
     from tidewheel.surfaces.explain import render
     from tidewheel.surfaces.explain.plane import regions_of
+    from tidewheel.surfaces.progress_bar import open_warehouse
 
-    with tw.open(root, settings=settings_of(root)) as warehouse:
+    with open_warehouse(root) as warehouse:
         table = warehouse.table(options.table)
         spec = table._engine.spec
         key = tuple(render.key_value(spec, end) for end in options.key) if options.key is not None else None

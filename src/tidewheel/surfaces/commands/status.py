@@ -41,11 +41,10 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
     from tidewheel.surfaces.ingest_command import ending
+    from tidewheel.surfaces.progress_bar import open_warehouse
 
-    with tw.open(root, settings=settings_of(root)) as warehouse, ending() as ended:
+    with open_warehouse(root) as warehouse, ending() as ended:
         if options.watch is None:
             from tidewheel.surfaces.status.observation import look, picture
 
