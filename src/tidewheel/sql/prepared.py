@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.model import conditions as where
 from tidewheel.model.schema import ColumnKey, TableSpec
+from tidewheel.read.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql import constants
-from tidewheel.sql import predicates as where
-from tidewheel.sql.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
+from tidewheel.sql.nodes import COMPARISONS
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.totals import column_of
 
@@ -73,10 +74,10 @@ class Reader:
                 return self._one_of(child, values)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
                 return _joined(where.Both, self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
                 if left.get("class") != "COLUMN_REF":
-                    return self._comparison(right, where.MIRRORED[where.OF_TREE[kind]], left)
-                return self._comparison(left, where.OF_TREE[kind], right)
+                    return self._comparison(right, where.MIRRORED[COMPARISONS[kind]], left)
+                return self._comparison(left, COMPARISONS[kind], right)
         raise NotDirectError
 
     def box(self, node: Any) -> Callable[[Given], Bounds] | None:
@@ -91,8 +92,8 @@ class Reader:
                 return all(self._ends(child, ends) for child in children)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
                 return self._end(child, where.AT_LEAST, lower, ends) and self._end(child, where.AT_MOST, upper, ends)
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
-                op = where.OF_TREE[kind]
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
+                op = COMPARISONS[kind]
                 if left.get("class") != "COLUMN_REF":
                     return self._end(right, where.MIRRORED[op], left, ends)
                 return self._end(left, op, right, ends)

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.model.arrays import take_rows
+from tidewheel.model.conditions import Both, Condition, columns_of
 from tidewheel.model.query import Plan, Stats
+from tidewheel.read.boxes import Bounds
+from tidewheel.read.condition_bounds import bounds_of, queries_of
+from tidewheel.read.condition_mask import kept, mask
 from tidewheel.read.limits import Cancellable
-from tidewheel.sql.bounds import bounds_of, queries_of
-from tidewheel.sql.boxes import Bounds
-from tidewheel.sql.predicates import Both, Condition, columns_of, mask
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Which rows of a batch to keep: those where it is true."""
@@ -88,7 +88,7 @@ class Scan:
                 continue
             for batch in result._batches(whole and self._keep is None, of):
                 if self._keep is not None:
-                    batch = _kept(batch, self._keep(batch))
+                    batch = kept(batch, self._keep(batch))
                 if batch.num_rows:
                     yield batch if self.folded or batch.schema.names == self.columns else batch.select(self.columns)
 
@@ -101,15 +101,6 @@ class Scan:
 def _rows_alone(rows: int) -> pa.RecordBatch:
     """A batch of so many rows, and of no column."""
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
-
-
-def _kept(batch: pa.RecordBatch, keep: pa.BooleanArray) -> pa.RecordBatch:
-    if keep.true_count == len(keep):
-        return batch
-    try:
-        return batch.filter(keep)
-    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
-        return take_rows(batch, keep.fill_null(False).to_numpy(zero_copy_only=False).nonzero()[0])
 
 
 def total(stats: Sequence[Stats]) -> Stats:

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model import conditions as where
 from tidewheel.model.coders import key_coder
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
-from tidewheel.sql import predicates as where
-from tidewheel.sql.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
+from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
 
 _MOST_VALUES = 1000
 """Of a list of values that are looked at one by one."""
