@@ -14,7 +14,7 @@ from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"

@@ -25,6 +25,7 @@ from tidewheel import errors
 from tidewheel.cluster import requests
 from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
+from tidewheel.model import conditions
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
@@ -210,6 +211,8 @@ def _encode_other(value: Any) -> Json:
                 return _encode_error(value)
             case pa.Scalar():
                 return _tagged("arrow", _bytes(stream(pa.schema([("v", value.type)]), [pa.record_batch([pa.repeat(value, 1)], ["v"])])))
+            case pa.Array():
+                return _tagged("array", _bytes(conditions.packed(value)))
             case pa.Schema():
                 return _encode_schema(value)
             case np.ndarray() | np.generic():
@@ -291,6 +294,7 @@ def _decode_error(value: Json) -> TidewheelError:
 _CLASSES: tuple[type[Any], ...] = (
     Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, PackedPlan,
     SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
+    conditions.Comparison, conditions.OneOf, conditions.HasText, conditions.IsNull, conditions.Both, conditions.Either, conditions.Negation,
     *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
 )  # fmt: skip
 
@@ -384,6 +388,7 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "time": lambda value: dt.time.fromisoformat(value["v"]).replace(fold=value["fold"]),
     "timedelta": lambda value: dt.timedelta(*value["v"]),
     "arrow": lambda value: unstream(pa.py_buffer(base64.b64decode(value["v"])))[1][0].column(0)[0],
+    "array": lambda value: conditions.unpacked(base64.b64decode(value["v"])),
     "numpy": _decode_numpy,
     "schema": _decode_schema,
     "TableSpec": _decode_spec,

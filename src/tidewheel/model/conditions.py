@@ -55,6 +55,16 @@ def _one_of(column: str, values: bytes) -> OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class HasText:
+    """Whether a column's text begins with another, ends with it or contains it, byte by byte; null where the column is."""
+
+    column: str
+    place: str
+    """`begin`, `end` or `inside`."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class IsNull:
     column: str
 
@@ -84,17 +94,27 @@ class Unknown:
     """What it reads; None: perhaps everything."""
 
 
-Condition = Comparison | OneOf | IsNull | Both | Either | Negation | Unknown
+Condition = Comparison | OneOf | HasText | IsNull | Both | Either | Negation | Unknown
 
 
 def all_of(conditions: Sequence[Condition]) -> Condition | None:
-    """Their conjunction; None if there are none. Halved again and again, so that thousands are no deep tree."""
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
+    """Their conjunction; None if there are none."""
+    return joined(Both, conditions) if conditions else None
+
+
+def joined(how: type[Both] | type[Either], conditions: Sequence[Condition]) -> Condition:
+    """One or more conditions as one. They are halved again and again, so that thousands of them are no deep tree."""
+    if len(conditions) == 1:
+        return conditions[0]
     half = len(conditions) // 2
-    left, right = all_of(conditions[:half]), all_of(conditions[half:])
-    assert left is not None and right is not None
-    return Both(left, right)
+    return how(joined(how, conditions[:half]), joined(how, conditions[half:]))
+
+
+def conjuncts(condition: Condition | None) -> list[Condition]:
+    """The conditions that all have to hold for it to hold, none of which is a conjunction itself."""
+    if isinstance(condition, Both):
+        return [*conjuncts(condition.left), *conjuncts(condition.right)]
+    return [] if condition is None else [condition]
 
 
 def columns_of(condition: Condition) -> tuple[str, ...] | None:
@@ -110,7 +130,7 @@ def columns_of(condition: Condition) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _leaves(condition: Condition) -> Iterator[Comparison | OneOf | IsNull | Unknown]:
+def _leaves(condition: Condition) -> Iterator[Comparison | OneOf | HasText | IsNull | Unknown]:
     match condition:
         case Both(left, right) | Either(left, right):
             yield from _leaves(left)
@@ -119,6 +139,18 @@ def _leaves(condition: Condition) -> Iterator[Comparison | OneOf | IsNull | Unkn
             yield from _leaves(of)
         case _:
             yield condition
+
+
+_LAST = "\U0010ffff"
+
+
+def after(prefix: str) -> str | None:
+    """The least text that is greater than all that begin so, in the order of UTF-8's bytes; None if there is none."""
+    kept = prefix.rstrip(_LAST)
+    if not kept:
+        return None
+    code = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
 
 
 # ---- values as bytes ----------------------------------------------------------------------------------------

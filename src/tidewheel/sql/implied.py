@@ -242,7 +242,7 @@ def _prefixed(subject: Node, column: Column, begin: str, same: bool) -> Implied 
     if not begin or not _is_text(column) or "\0" in begin:
         return None
     ends = [nodes.comparison("COMPARE_GREATERTHANOREQUALTO", subject, nodes.constant(begin, "STRING"))]
-    if (after := prefixes.after(begin)) is not None:
+    if (after := where.after(begin)) is not None:
         ends.append(nodes.comparison("COMPARE_LESSTHAN", subject, nodes.constant(after, "STRING")))
     return Implied(nodes.both(*ends), same, True)
 

@@ -60,10 +60,8 @@ class Reader:
             raise NotDirectError
         match node:
             case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
-                made = self.condition(first, depth + 1)
-                for child in rest:
-                    made = _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, made, self.condition(child, depth + 1))
-                return made
+                forms = [self.condition(child, depth + 1) for child in (first, *rest)]
+                return _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, forms)
             case {"type": "OPERATOR_NOT", "children": [child]}:
                 return _negated(self.condition(child, depth + 1))
             case {"type": "OPERATOR_IS_NULL", "children": [child]}:
@@ -73,7 +71,7 @@ class Reader:
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
                 return self._one_of(child, values)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return _joined(where.Both, self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
+                return _joined(where.Both, [self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper)])
             case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
                 if left.get("class") != "COLUMN_REF":
                     return self._comparison(right, where.MIRRORED[COMPARISONS[kind]], left)
@@ -162,8 +160,8 @@ def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
     return Bounds((box,), True)
 
 
-def _joined(how: type[where.Both] | type[where.Either], left: Form, right: Form) -> Form:
-    return lambda given: how(left(given), right(given))
+def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -> Form:
+    return lambda given: where.joined(how, [form(given) for form in forms])
 
 
 def _negated(form: Form) -> Form:
