@@ -7,7 +7,7 @@ bytes, NaN equal to itself and greater than every number, -0.0 equal to 0.0. `re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,10 @@ class Unknown:
 
 
 Condition = Comparison | OneOf | HasText | IsNull | Both | Either | Negation | Unknown
+
+
+MAKERS: tuple[Callable[..., Any], ...] = (_comparison, _one_of, HasText, IsNull, Both, Either, Negation)
+"""What an unpickler has to call to make conditions."""
 
 
 def all_of(conditions: Sequence[Condition]) -> Condition | None:

@@ -36,10 +36,11 @@ def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Bounds:
 
 def queries_of(bounds: Bounds, spec: TableSpec, **more: Any) -> list[Query]:
     """One query for each box."""
-    return [_query(spec, box, more) for box in bounds.boxes]
+    return [query_of(spec, box, **more) for box in bounds.boxes]
 
 
-def _query(spec: TableSpec, box: Box, more: dict[str, Any]) -> Query:
+def query_of(spec: TableSpec, box: Box, **more: Any) -> Query:
+    """The query of one box."""
     time = box.get(spec.time.column)
     columns = spec.key.columns
     if isinstance(spec.key, ZOrder):
