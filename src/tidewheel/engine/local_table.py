@@ -24,14 +24,14 @@ from tidewheel.metrics import TableMetrics
 from tidewheel.model.codes import integer_codes
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.pieces import Shape
-from tidewheel.model.query import Query
+from tidewheel.model.query import Query, pair
 from tidewheel.model.records import Coverage, MaskRecord, PackageRecord, StreamBatchRecord, TableContents, TableRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.pinned import PinnedVersion, split
 from tidewheel.read.pins import Pins, chunks_of, fresh_of
-from tidewheel.read.planner import Planner, pair
+from tidewheel.read.planner import Planner
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings

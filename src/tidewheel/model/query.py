@@ -6,10 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.errors import QueryError
 from tidewheel.model.conditions import Condition
 
 Bounds = tuple[Any, Any]
 Predicate = str | Callable[[Any], Any]
+
+
+def pair(bounds: Any, role: str) -> tuple[Any, Any]:
+    """(lo, hi) of an interval; a single value is an interval of one."""
+    if bounds is None:
+        return None, None
+    if isinstance(bounds, (tuple, list)):
+        if len(bounds) != 2:
+            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
+        return bounds[0], bounds[1]
+    return bounds, bounds
 
 
 @dataclass(slots=True)
