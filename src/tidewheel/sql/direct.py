@@ -153,7 +153,7 @@ def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_
     try:
         reader = Reader(direct.alias, spec, places)
         form = None if direct.where is None else reader.condition(direct.where, 0)
-        box = None if direct.where is None else reader.box(direct.where)
+        box = None if direct.where is None else reader.box
         totals = _totals(direct, spec) if direct.totals else None
         if totals is not None:
             columns, schema = tuple(totals.reads), totals.schema
