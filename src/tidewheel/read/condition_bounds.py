@@ -119,15 +119,22 @@ class Finder:
 
     def bounds_of(self, condition: where.Condition | None) -> Bounds:
         """The boxes of a condition, which may read any column of the table."""
-        if condition is None:
-            return EVERYTHING
-        found = self.find(condition, False)
-        boxes, even = apart(found.boxes)
-        checked = [self._possible(box) for box in boxes]
-        if any(after is not before for after, before in zip(checked, boxes, strict=True)):
-            boxes, even = apart(checked)
-            even = False
-        return Bounds(tuple(boxes), found.exact and even)
+        return self.divided(condition)[0]
+
+    def divided(self, condition: where.Condition | None) -> tuple[Bounds, where.Condition | None]:
+        """The boxes of a condition, and what of it the rows in them must still be asked; None if that is nothing."""
+        bounds, rest = EVERYTHING, list[where.Condition]()
+        for one in where.conjuncts(condition):
+            found = self.find(one, False)
+            bounds = both(bounds, found)
+            if not found.exact or len(found.boxes) > 1:  # boxes may be joined, but never to more than a single one that holds them all
+                rest.append(one)
+        boxes, even = apart(bounds.boxes)
+        possible = [self._possible(box) for box in boxes]
+        if any(after is not before for after, before in zip(possible, boxes, strict=True)):
+            return Bounds(tuple(apart(possible)[0]), False), condition
+        exact = bounds.exact and even
+        return Bounds(tuple(boxes), exact), None if exact else where.all_of(rest)
 
     def _possible(self, box: Box) -> Box:
         """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""

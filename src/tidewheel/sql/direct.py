@@ -136,7 +136,7 @@ class Prepared:
                 bounds = self.box(given)
             else:
                 condition = None if self.form is None else self.form(given)
-                bounds = self.finder.bounds_of(condition)
+                bounds, condition = self.finder.divided(condition)
         except NotDirectError:
             return None
         return Asked(self.columns, self.schema, condition, bounds, self.totals, self.limit, self.width)
