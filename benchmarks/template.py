@@ -67,15 +67,14 @@ def run(options: Options, report: Report) -> None:
 
 def _update(system: Tidewheel) -> float:
     """What the engine does when the skew of a live tree says that it pays, without asking whether it does."""
-    from tidewheel.index.template import Template, divide, skew
     from tidewheel.index.tree import all_codes, counts_per_leaf
 
     publisher: Any = Probe(system.table).publisher
     server = publisher.servers[0]
     start = time.perf_counter()
     view, template = server.live.view(), server.template
-    skew(counts_per_leaf(view, template), template.bounds)
-    better = Template(divide(all_codes(view, template.coder), template.leaves), template.coder)
+    template.skew(counts_per_leaf(view, template))
+    better = template.divided(all_codes(view, template.coder), template.coder)
     with publisher.lock:
         server.use(better)
     return time.perf_counter() - start

@@ -1,16 +1,18 @@
-"""The thread that does the calls of the main thread: whoever closes it, nobody waits for ever."""
+"""Work that another thread does: an outcome comes once and stays nowhere, and nobody waits for ever for a thread that is closed."""
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from tidewheel.env.steps import Aside
+from tidewheel.env.steps import Aside, Step
 
 
 class LastMoment(SimpleQueue[Any]):
@@ -57,3 +59,72 @@ def test_what_goes_wrong_is_told_and_the_rest_is_done_at_the_end() -> None:
     aside.later(lambda: (time.sleep(0.1), done.append(1)))
     aside.close()
     assert done == [1]
+
+
+class Thing:
+    pass
+
+
+def test_a_step_has_one_outcome() -> None:
+    step = Step(lambda: (threading.current_thread().name, threading.get_ident()))
+    step.start("tidewheel-test")
+    assert step.wait() and step.wait(0.0)
+    assert step.outcome() == ("tidewheel-test", step.thread)
+    failing = Step(lambda: 1 // 0)
+    failing.do()
+    with pytest.raises(ZeroDivisionError):
+        failing.outcome()
+
+
+def test_a_step_that_nobody_wants_is_not_begun() -> None:
+    done: list[int] = []
+    step = Step(lambda: done.append(1))
+    step.give_up()
+    step.start("tidewheel-test")
+    assert step.wait(10) and done == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_comes_of_a_step_that_was_given_up_is_dropped(early: bool) -> None:
+    """By the thread that does it, if it is given up meanwhile; else by whoever gives it up."""
+    go = threading.Event()
+    made: list[weakref.ref[Thing]] = []
+
+    def work() -> Thing:
+        thing = Thing()
+        made.append(weakref.ref(thing))
+        assert not early or go.wait(10)
+        return thing
+
+    step = Step(work)
+    step.start("tidewheel-test")
+    if early:
+        while not made:
+            time.sleep(0.001)
+        step.give_up()
+        go.set()
+    assert step.wait(10)
+    step.give_up()
+    assert made[0]() is None
+
+
+def test_an_error_is_not_held_by_its_own_traceback() -> None:
+    """Its frames hold what the step worked with, and a circle would keep that until some later collection."""
+    gc.disable()
+    try:
+        thing = Thing()
+        gone = weakref.ref(thing)
+
+        def work(thing: Thing = thing) -> None:
+            raise ValueError("no")
+
+        step = Step(work)
+        del work, thing
+        step.start("tidewheel-test")
+        step.wait()
+        with pytest.raises(ValueError, match="no") as told:
+            step.outcome()
+        del told, step
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -180,6 +180,10 @@ class LocalFiles:
             f"cannot write {self.shown(name)}: {self._why(e)}. Nothing was lost; free some space or mend the disk, then try again."
         )
 
+    def boot(self) -> str:
+        """Names the time since the machine was started: bytes that were written and not synced are there for as long as it is the same."""
+        return self.disk.boot()
+
     def seal(self, name: str) -> None:
         """Whoever appends to this file, and thinks that it may, finds that it may not before it acknowledges another record.
 

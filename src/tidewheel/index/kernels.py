@@ -134,9 +134,9 @@ def leaf_counts(pieces, n, bounds, out):
             out[l] += np.int64(starts[l + 1]) - np.int64(starts[l])
 
 
-@nb.njit("int64(int64[:, ::1], int64[::1], int64, int64, int64, int64, int64, int64[::1])", **JIT)
-def search_regions(boxes, levels, fanout, k0, k1, t0, t1, out):
-    """Walk a packed R-tree from its top level down; out = positions of the lowest boxes that meet the rectangle."""
+@nb.njit("int64(int64[:, ::1], int64[::1], int64, int64[::1], int64[::1])", **JIT)
+def search_regions(boxes, levels, fanout, box, out):
+    """Walk a packed R-tree from its top level down; out = positions of the lowest boxes that meet the one given."""
     found = 0
     depth = levels.shape[0] - 2
     top = levels[depth + 1] - levels[depth]
@@ -151,7 +151,10 @@ def search_regions(boxes, levels, fanout, k0, k1, t0, t1, out):
         level = stack[size, 0]
         i = stack[size, 1]
         b = levels[level] + i
-        if boxes[b, 0] > k1 or boxes[b, 1] < k0 or boxes[b, 2] > t1 or boxes[b, 3] < t0:
+        meets = True
+        for d in range(0, box.shape[0], 2):
+            meets &= boxes[b, d] <= box[d + 1] and boxes[b, d + 1] >= box[d]
+        if not meets:
             continue
         if level == 0:
             out[found] = i

@@ -6,6 +6,8 @@ is a short tail that is looked at one by one. Below a few hundred regions one pa
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +18,7 @@ WORTH = 512
 """Regions from which on a tree is packed."""
 
 Boxes = npt.NDArray[np.int64]
-"""One row per region: least and greatest key code, least and greatest time."""
+"""One row per region: the least and the greatest code in each dimension. The last dimension is time."""
 
 
 class RegionIndex:
@@ -33,34 +35,30 @@ class RegionIndex:
         self.levels = np.cumsum([0, *(len(level) for level in levels)]).astype(np.int64)
         """Where each level begins in `boxes`; the last number is the end."""
 
-    def search(self, k0: int, k1: int, t0: int, t1: int) -> npt.NDArray[np.int64]:
-        """The numbers of the regions that meet the rectangle, in rising order."""
+    def search(self, *box: int) -> npt.NDArray[np.int64]:
+        """The numbers of the regions that meet the box, which is given as they are, in rising order."""
         out = np.empty(int(self.levels[1]), np.int64)
-        n = search_regions(self.boxes, self.levels, FANOUT, k0, k1, t0, t1, out)
+        n = search_regions(self.boxes, self.levels, FANOUT, np.array(box, np.int64), out)
         return np.sort(self.order[out[:n]])
 
 
 def tile(regions: Boxes) -> npt.NDArray[np.int64]:
-    """Sort-tile-recursive: slices by time, each sorted by key, so that neighbours in the order are neighbours in the plane."""
-    n = len(regions)
-    middle = regions.astype(np.float64)
-    by_time = np.argsort(middle[:, 2] + middle[:, 3], kind="stable")
-    nodes = -(-n // FANOUT)
-    per_slice = FANOUT * int(np.ceil(np.sqrt(nodes)))
-    slices = np.arange(n) // per_slice
-    key = (middle[:, 0] + middle[:, 1])[by_time]
-    return by_time[np.lexsort((key, slices))]
+    """Sort-tile-recursive: slabs by time, each cut into slabs by the next dimension and so on, so that neighbours in the order are
+    neighbours in space."""
+    middle = regions[:, 0::2].astype(np.float64) + regions[:, 1::2]
+    n, dimensions = middle.shape
+    order, slabs, size = np.arange(n), np.zeros(n, np.int64), n
+    for left, dimension in zip(range(dimensions, 0, -1), (dimensions - 1, *range(dimensions - 1)), strict=True):
+        order = order[np.lexsort((middle[order, dimension], slabs))]
+        whole, size = size, FANOUT * math.ceil((-(-size // FANOUT)) ** (1 - 1 / left))  # regions of a slab, and of one inside of it
+        slabs = slabs * -(-whole // size) + np.arange(n) % whole // size
+    return order
 
 
 def _bounds(boxes: Boxes) -> Boxes:
     """The bounding boxes of FANOUT boxes each."""
     starts = np.arange(0, len(boxes), FANOUT)
-    return np.stack(
-        [
-            np.minimum.reduceat(boxes[:, 0], starts),
-            np.maximum.reduceat(boxes[:, 1], starts),
-            np.minimum.reduceat(boxes[:, 2], starts),
-            np.maximum.reduceat(boxes[:, 3], starts),
-        ],
-        axis=1,
-    )
+    bounds = np.empty((len(starts), boxes.shape[1]), np.int64)
+    bounds[:, 0::2] = np.minimum.reduceat(boxes[:, 0::2], starts)
+    bounds[:, 1::2] = np.maximum.reduceat(boxes[:, 1::2], starts)
+    return bounds

@@ -12,21 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.index.kernels import build_run
-from tidewheel.index.template import Template
+from tidewheel.index.layout import Template
 from tidewheel.model.arrays import take, take_rows, unified
 from tidewheel.model.codes import Codes, KeyCoder, integer_codes
 from tidewheel.model.pieces import CODER, GENERATION_HI, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, TIMES, Row, Shape
-from tidewheel.model.times import INT64_MIN
 
 RowNumbers = npt.NDArray[np.uint32]
 Generations = npt.NDArray[Any]
 """Unsigned, of any width."""
 EVERY_ROW: RowNumbers = np.empty(0, np.uint32)
-
-ONE_LEAF = np.array([INT64_MIN], np.int64)
-"""The bounds of a run that is not divided."""
-ONE_LEAF_AT = ONE_LEAF.__array_interface__["data"][0]
 
 SMALL = 4
 """A batch with fewer than a SMALLth row per leaf is not put in leaf order: scanning it costs less than its leaf starts."""
@@ -103,7 +97,7 @@ class Run:
         self.row: Row = source.row.copy()
         self.row[CODER] = template.coder.number
         self.arrays: npt.NDArray[np.uint32] = np.empty(2 if self.is_small else count + template.leaves + 1, np.uint32)
-        build_run(template.nodes, template.depth, template.address, ONE_LEAF_AT, n, rows, self.arrays, self.row)
+        template.route(n, rows, self.arrays, self.row)
 
     @property
     def batch(self) -> pa.RecordBatch:

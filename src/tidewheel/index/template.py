@@ -1,4 +1,4 @@
-"""The template: the leaf boundaries of a tree, kept from one tree to the next (Waterwheel III.B–C).
+"""The template of the key layout: the leaf boundaries of a tree, kept from one tree to the next (Waterwheel III.B–C).
 
 A template is immutable. Batches are routed through it without touching it, so readers and writers share it freely; a
 new division of the keys is a new template, used by later runs, while each earlier run keeps the one it was routed by.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.index.kernels import build_run
 from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.pieces import Row
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 MAX_LEAVES = 1 << 15
@@ -18,8 +20,16 @@ PAYS = 1.0
 """Re-divide when a row's leaf is, on average, this much larger than an even one (see `skew`)."""
 
 
-class Template:
-    """`bounds[l]` is the least code of leaf l; `bounds[0]` is the least int64. There are a power of two of leaves."""
+ONE_LEAF = np.array([INT64_MIN], np.int64)
+"""The bounds of a run that is not divided."""
+ONE_LEAF_AT = ONE_LEAF.__array_interface__["data"][0]
+
+
+class KeyTemplate:
+    """`bounds[l]` is the least code of leaf l; `bounds[0]` is the least int64. There are a power of two of leaves.
+
+    Holds `index.layout.Template`.
+    """
 
     __slots__ = ("address", "bounds", "coder", "depth", "leaves", "nodes")
 
@@ -31,6 +41,26 @@ class Template:
         self.nodes = breadth_first(bounds)
         self.address = bounds.ctypes.data
         assert 1 << self.depth == self.leaves and bounds[0] == INT64_MIN
+
+    @classmethod
+    def of(cls, codes: Codes, leaves: int, coder: KeyCoder) -> KeyTemplate:
+        return cls(divide(codes, leaves), coder)
+
+    def route(self, batch_rows: int, rows: npt.NDArray[np.uint32], arrays: npt.NDArray[np.uint32], row: Row) -> None:
+        build_run(self.nodes, self.depth, self.address, ONE_LEAF_AT, batch_rows, rows, arrays, row)
+
+    def divided(self, codes: Codes, coder: KeyCoder) -> KeyTemplate:
+        return KeyTemplate.of(codes, self.leaves, coder)
+
+    def coarser(self, leaves: int) -> KeyTemplate:
+        step = self.leaves // max(1, leaves)
+        return self if step <= 1 else KeyTemplate(np.ascontiguousarray(self.bounds[::step]), self.coder)
+
+    def skew(self, counts: npt.NDArray[np.int64]) -> float:
+        return skew(counts, self.bounds)
+
+    def shipped(self) -> tuple[int, ...]:
+        return tuple(self.bounds.tolist())
 
 
 def breadth_first(bounds: Codes) -> Codes:
@@ -50,12 +80,6 @@ def leaves_for(rows: int, leaf_rows: int) -> int:
     """How many leaves a tree of so many rows gets: the power of two that comes nearest to `leaf_rows` each."""
     wanted = max(1.0, rows / leaf_rows)
     return min(MAX_LEAVES, 1 << round(float(np.log2(wanted))))
-
-
-def coarser(template: Template, leaves: int) -> Template:
-    """The template with only so many leaves: neighbours are joined. For a tree that is flushed long before it is full."""
-    step = template.leaves // max(1, leaves)
-    return template if step <= 1 else Template(np.ascontiguousarray(template.bounds[::step]), template.coder)
 
 
 def divide(codes: Codes, leaves: int) -> Codes:

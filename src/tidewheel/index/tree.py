@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from tidewheel.index.deliveries import Deliveries
 from tidewheel.index.kernels import leaf_counts
+from tidewheel.index.layout import Template
 from tidewheel.index.run import Run, coalesce
-from tidewheel.index.template import Template
 from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import Shape
 

@@ -26,15 +26,15 @@ class LogLook:
     damage: tuple[str, ...]
 
 
-class HeldLog(LocalFiles):
+class HeldLog:
     """The segments of one table's log as they are at this moment, whatever is appended later.
 
     Make it while nothing is appended or committed; then no record in it is half written. A segment that is gone when it is looked at
     was trimmed meanwhile: chunks have its rows. Read, never mapped: a segment may shrink. None stays open: there may be thousands.
+    Holds `write.log_reader.LogFiles`.
     """
 
     def __init__(self, files: LocalFiles, table: TableRecord) -> None:
-        super().__init__(files.root, files.disk)
         self._files = files
         self.table = table
         self._sizes = {name: files.size(name) for name in segment_names(files, table.id)}
@@ -44,21 +44,24 @@ class HeldLog(LocalFiles):
     def bytes(self) -> int:
         return sum(self._sizes.values())
 
-    def path(self, name: str) -> str:
-        return self._files.path(name)
-
     def list(self, folder: str) -> Iterator[str]:
         return iter(self._read)
 
     def size(self, name: str) -> int:
         return int(self._read[name].size)
 
-    def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer:
+    def map(self, name: str, size: int) -> pa.Buffer:
         return self._read[name]
+
+    def shown(self, name: str) -> str:
+        return self._files.shown(name)
+
+    def boot(self) -> str:
+        return self._files.boot()
 
     def _take(self) -> None:
         for name, size in self._sizes.items():
-            with suppress(FileNotFoundError), open(self.path(name), "rb") as file:
+            with suppress(FileNotFoundError), open(self._files.path(name), "rb") as file:
                 self._read[name] = pa.py_buffer(file.read(size))
 
     def close(self) -> None:
@@ -78,4 +81,4 @@ class HeldLog(LocalFiles):
         finally:
             self.close()
         rows = sum(record.rows for batch in found.batches for record in batch)
-        return LogLook(segments, rows, tuple(said.replace(f"{self.root}{os.sep}", "") for said in found.damage))
+        return LogLook(segments, rows, tuple(said.replace(f"{self._files.root}{os.sep}", "") for said in found.damage))

@@ -95,14 +95,3 @@ class Plan:
     time: tuple[int, int]
     subqueries: tuple[Subquery, ...] = field(default=())
     stats: Stats = field(default_factory=Stats)
-
-
-def pair(bounds: Any, role: str) -> tuple[Any, Any]:
-    """(lo, hi) of an interval; a single value is an interval of one."""
-    if bounds is None:
-        return None, None
-    if isinstance(bounds, (tuple, list)):
-        if len(bounds) != 2:
-            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
-        return bounds[0], bounds[1]
-    return bounds, bounds

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from tidewheel.chunk.format import Leaves
 from tidewheel.errors import StorageError
+from tidewheel.index.layout import Template
 from tidewheel.index.run import Generations, Run
-from tidewheel.index.template import Template, coarser, leaves_for
+from tidewheel.index.template import leaves_for
 from tidewheel.index.tree import TreeView
 from tidewheel.model.arrays import take, unified
 from tidewheel.model.codes import Codes, integer_codes
@@ -76,7 +77,7 @@ class Arranger:
 
     def _arrange(self, view: TreeView, template: Template, shape: Shape, zoned: tuple[str, ...]) -> Arranged:
         room = self._room
-        template = coarser(template, leaves_for(view.rows, self.leaf_rows))
+        template = template.coarser(leaves_for(view.rows, self.leaf_rows))
         runs = [_routed(run, template, shape) for run in view.holders[: view.count]]
         same = all(a is b for a, b in zip(runs, view.holders, strict=False))
         matrix = view.matrix[: view.count] if same else np.array([run.row for run in runs])

@@ -14,14 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env.local_files import LocalFiles
+from tidewheel.index.layout import Template, received
 from tidewheel.index.run import EVERY_ROW, Batch, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import Load, Written
@@ -54,7 +53,7 @@ class ChunkMaker:
         self._syncing: list[Future[None]] = []
         self._syncer = ThreadPoolExecutor(1, "tidewheel-sync")
         if load.bounds:
-            self._template = Template(np.array(load.bounds, np.int64), self._coders.of(load.prefix))
+            self._template = received(load.bounds, self._coders.of(load.prefix))
 
     def add(self, batch: pa.RecordBatch, on_bad: str) -> list[Rejected]:
         """Take rows in. Returns those that do not fit, by their place among all that this task was given, or raises BadRowsError."""

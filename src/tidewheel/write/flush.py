@@ -20,8 +20,8 @@ import numpy as np
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import Bell
 from tidewheel.env.store import Store
+from tidewheel.index.layout import Template
 from tidewheel.index.run import Run
-from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.settings import Settings

@@ -11,9 +11,9 @@ from contextlib import suppress
 import numpy as np
 
 from tidewheel.errors import TidewheelError
+from tidewheel.index.layout import Template, first_division
 from tidewheel.index.run import Batch, RowNumbers, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template, divide
 from tidewheel.index.tree import Tree
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.codes import Codes
@@ -51,7 +51,7 @@ class IndexingServer:
         leaves = leaves_of(sample, self.settings.chunk_bytes, self.settings.leaf_rows)
         if before is not None:
             with suppress(TidewheelError):  # one that cannot be read is no reason to refuse rows
-                self.use(Template(divide(before.codes(), leaves), before.coder))
+                self.use(first_division(before.codes(), leaves, before.coder))
                 self.learn_late([before.times()])
                 return
         self.use(first_template(sample, self.coders, leaves, self.shape))

@@ -173,7 +173,7 @@ class Log:
             self._files.make_folder(folder)
         self._number += 1
         name = names.segment_file(self._table.id, self.epoch, self._number)
-        boot = self._files.disk.boot()
+        boot = self._files.boot()
         head = Head(self._table.id, self.epoch, self._number, self._at[0], boot, self._table.spec.field_ids, self._torn).pack()
         file = self._files.append(name, head, self._durable)
         try:

@@ -6,15 +6,14 @@ The rules are those of docs/log-format.md: a record is cut off where a crash exp
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Protocol
 
 import pyarrow as pa
 
 from tidewheel.chunk import names
-from tidewheel.env.local_files import LocalFiles
-from tidewheel.env.store import Store
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
@@ -65,7 +64,19 @@ class _Found:
         return bool(self.segment.records)
 
 
-def segment_names(files: Store, table_id: int) -> list[str]:
+class LogFiles(Protocol):
+    """Where segments are read from: a warehouse, or a copy of some."""
+
+    def list(self, folder: str) -> Iterator[str]: ...
+    def size(self, name: str) -> int: ...
+    def map(self, name: str, size: int) -> pa.Buffer: ...
+    def shown(self, name: str) -> str: ...
+    def boot(self) -> str:
+        """See `LocalFiles.boot`."""
+        ...
+
+
+def segment_names(files: LogFiles, table_id: int) -> list[str]:
     """The segments of a table's log, in the order they were written."""
     found = [(names.segment_of(file), file) for file in files.list(names.log_folder(table_id))]
     return [file for at, file in sorted((at, file) for at, file in found if at is not None)]
@@ -103,10 +114,10 @@ def _disjoint(intervals: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], covered: Covered, skip: bool = False) -> LogContents:
+def read_log(files: LogFiles, table: TableRecord, widths: Sequence[int], covered: Covered, skip: bool = False) -> LogContents:
     """Everything in a table's log. Raises CorruptionError where no crash explains what is missing, unless told to skip it."""
     contents = LogContents()
-    boot = files.disk.boot()
+    boot = files.boot()
     found = []
     for name in segment_names(files, table.id):
         buffer = files.map(name, files.size(name))
@@ -130,7 +141,7 @@ def read_log(files: LocalFiles, table: TableRecord, widths: Sequence[int], cover
 class _Reader:
     """Reads the segments of one owner."""
 
-    def __init__(self, files: LocalFiles, widths: Sequence[int], boot: str, covered: Covered, skip: bool, contents: LogContents) -> None:
+    def __init__(self, files: LogFiles, widths: Sequence[int], boot: str, covered: Covered, skip: bool, contents: LogContents) -> None:
         self.files = files
         self.widths = widths
         self.boot = boot

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.store import WriteOnce
+from tidewheel.index.layout import Template
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, TableRecord

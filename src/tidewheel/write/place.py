@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import TidewheelError
+from tidewheel.index.layout import Template
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView
 from tidewheel.index.version import ChunkLike, Version
 from tidewheel.model.coders import key_coder
@@ -97,7 +97,7 @@ class Placing:
             template = self.servers[0].template
             if len(self.servers) > 1 or template is None:
                 return b"", ()
-            return template.coder.prefix, tuple(template.bounds.tolist())
+            return template.coder.prefix, template.shipped()
 
     def _begin(self, batch: Batch, version: Version) -> None:
         """The first batch: divide the keys over the servers, and each server's over its leaves."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.index.layout import Template, first_division
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import PAYS, Template, divide, leaves_for, skew
+from tidewheel.index.template import PAYS, leaves_for
 from tidewheel.index.tree import TreeView, all_codes, counts_per_leaf
 from tidewheel.model.arrays import take
 from tidewheel.model.codes import KeyCoder
@@ -52,7 +53,7 @@ def first_template(sample: Batch, coders: Coders, leaves: int, shape: Shape) -> 
         column = sample.data.column(coder.columns[0])
         some = _some(column, max(LEAST_SAMPLE, min(SAMPLE, SAMPLE_BYTES * len(column) // max(1, column.nbytes))))
         coder = coders.of(coder.learned([some], _share(len(some), leaves)))
-    return Template(divide(sample.coded_by(coder, shape).codes, leaves), coder)
+    return first_division(sample.coded_by(coder, shape).codes, leaves, coder)
 
 
 def better_template(view: TreeView, template: Template, coders: Coders, leaf_rows: int) -> Template | None:
@@ -60,7 +61,7 @@ def better_template(view: TreeView, template: Template, coders: Coders, leaf_row
     counts = counts_per_leaf(view, template)
     if counts.sum() < ENOUGH * template.leaves:
         return None
-    uneven = skew(counts, template.bounds) > PAYS
+    uneven = template.skew(counts) > PAYS
     if not uneven and not (isinstance(template.coder, BytesCoder) and _are_blurred(view, template, counts)):
         return None
     coder = template.coder
@@ -68,7 +69,7 @@ def better_template(view: TreeView, template: Template, coders: Coders, leaf_row
         coder = _learned_from_some(view, coders, leaf_rows)
         if coder is template.coder and not uneven:
             return None
-    return Template(divide(all_codes(view, coder), template.leaves), coder)
+    return template.divided(all_codes(view, coder), coder)
 
 
 def is_outside(run: Run) -> bool:
@@ -89,7 +90,7 @@ def wider_template(view: TreeView | None, keys: Sequence[pa.Array], template: Te
     sample = [*known, *(_some(part, SAMPLE // 2) for part in keys), pa.array([coder.shared], pa.large_binary())]
     wider = coders.of(coder.learned(sample, _share(sum(map(len, sample)), template.leaves)))
     codes = [wider.encode(pa.RecordBatch.from_arrays([part], [coder.columns[0]])) for part in sample[:-1]]
-    return Template(divide(np.concatenate(codes), template.leaves), wider)
+    return template.divided(np.concatenate(codes), wider)
 
 
 def fits(arranged: Arranged, coder: KeyCoder) -> bool:
@@ -115,7 +116,7 @@ def fits(arranged: Arranged, coder: KeyCoder) -> bool:
 def fitting_template(view: TreeView, template: Template, coders: Coders, leaf_rows: int) -> Template:
     """A template with a coder that is right for a chunk of these rows."""
     coder = _learned(view, coders, leaf_rows)
-    return template if coder is template.coder else Template(divide(all_codes(view, coder), template.leaves), coder)
+    return template if coder is template.coder else template.divided(all_codes(view, coder), coder)
 
 
 def surely_unfit(view: TreeView, template: Template) -> bool:
