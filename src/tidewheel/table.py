@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidewheel.cluster.current_engine import CurrentEngine
-from tidewheel.engine.operations import FlushTable, GetMetrics, GetState, Insert, ReadRejects, Replace, RunQuery
+from tidewheel.engine.operations import DescribeTable, FlushTable, GetMetrics, GetState, Insert, ReadRejects, Replace, RunQuery
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.env.deadline import Within, check_seconds
 from tidewheel.errors import CorruptionWarning
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, TableState
+from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
@@ -135,6 +136,13 @@ class Table:
         from tidewheel.sql.dataset import TableDataset
 
         return TableDataset(self._engine.spec, lambda: self._engine.pinned())
+
+    def describe(self) -> TableDescription:
+        """Per column: type, nulls, least and greatest value, about how many different values. `print` it, or iterate over the columns.
+
+        Rows are read once; their number and the ends of time and key come from the index where it knows them.
+        """
+        return self._engine.do(DescribeTable())
 
     def flush(self) -> None:
         """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""

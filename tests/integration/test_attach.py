@@ -24,7 +24,7 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
-from tidewheel.cluster import address, listener, requests, sessions
+from tidewheel.cluster import address, listener, requests
 from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
@@ -455,14 +455,15 @@ time.sleep(100)
 
 
 def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "EXPIRES", 0.0)
+    (held,) = sessions_of(owned)._sessions.values()
+    monkeypatch.setattr(held, "seconds", 0.0)
     table = Probe(attached.create(SPEC, "error"))
     table.insert(rows(MANY))
     result = table.query()
     assert eventually(lambda: results(owned) == 0)
     with pytest.raises(NotFoundError, match=r"not held any more.*Ask the query again"):
         result.to_arrow()
-    monkeypatch.setattr(sessions, "EXPIRES", 900.0)
+    monkeypatch.setattr(held, "seconds", 900.0)
     assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
 
 

@@ -164,7 +164,8 @@ def test_errors_in_a_terminal(place: Path, line: str, code: int, said: str) -> N
         ("explain taxi -w wh --key 1", 2, "expected 2 arguments"),
         ("explain taxi -w wh --time noon -", 1, "'noon' is not a time"),
         ("explain taxi -w wh --where nonsense", 1, "nonsense"),
-        ("explain taxi -w wh --png nowhere/plan.png", 1, "No such file or directory"),
+        ("explain taxi -w wh --svg nowhere/plan.svg", 1, "No such file or directory"),
+        ("explain taxi -w wh --png plan.png", 2, "pictures are SVG now: --svg plan.svg"),
         ("create t -w wh --column a:strng --key a", 1, "Did you mean 'string'?"),
         ("ingest t -w wh --from kafka://broker", 1, "kafka://host:port/topic"),
         ("restore nowhere again", 1, "nowhere"),
@@ -258,10 +259,11 @@ def test_status_as_lines_of_json(place: Path, capfd: pytest.CaptureFixture[str],
 
 def test_explain(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     argv = ["explain", "taxi", "-w", str(place / "wh"), "--key", "10", "19", "--time", "1970-01-01 00:20", "1970-01-01 00:30"]
-    code, shown = typed(place, *argv, "--png", "plan.png")
+    code, shown = typed(place, *argv, "--svg", "plan.svg")
     assert code == 0 and "regions    1 read of 5" in shown and "█" in shown and "░" in shown
     assert "69 │" in shown and " 0 │" in shown and "1970-01-01 00:58:19" in shown
-    assert (place / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    picture = (place / "plan.svg").read_text()
+    assert picture.startswith("<svg") and "taxi: 1 of 5 regions read" in picture
     assert cli.main([*argv, "--format", "json"]) == 0
     said = json.loads(capfd.readouterr().out)
     assert [region["read"] for region in said["regions"]].count(True) == said["stats"]["regions_read"] == 1

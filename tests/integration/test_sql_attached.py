@@ -21,6 +21,7 @@ from tests.property.sql_statements import Statements
 from tests.property.test_sql_conformance import answers
 from tests.sql_tables import Twin, create, fill, told
 from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.sessions import EXPIRES
@@ -286,8 +287,9 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     owner, client = both
     Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")).insert(some(0, 20_000))
     sessions = sessions_of(owner)
-    now = 1000.0
-    monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
+    now = time.monotonic()
+    for held in sessions._sessions.values():
+        monkeypatch.setattr(held, "clock", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):
@@ -311,6 +313,43 @@ def test_tables_that_are_not_there(both: tuple[OwnedEngine, AttachedEngine]) -> 
             engine.versions(["taxi", "x"])
         assert asked(engine, "WITH x AS (SELECT 1 AS a) SELECT a FROM x") == [{"a": 1}]
         assert asked(engine, "WITH taxi AS (SELECT id FROM main.Taxi) SELECT count(*) AS n FROM taxi, TAXI AS t") == [{"n": 0}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SELECT id FROM taxi WHERE v >= 2499", 2),
+        ("SELECT id FROM taxi WHERE v >= 2499 AND id < 4999", 1),
+        ("SELECT id FROM taxi WHERE v IN (3, 4.5, 7777) OR v IS NULL", 2),
+        ("SELECT count(*) FROM taxi WHERE v < 5", 10),
+        ("SELECT sum(id) FROM taxi WHERE NOT v < 2495", 10),
+        ("SELECT max(a.id) FROM taxi a JOIN taxi b USING (id) WHERE a.v < 1 AND b.v < 2", 6),
+        ("SELECT len(list(id)) FROM taxi WHERE v < 3", 6),  # in a process apart
+        ("SELECT id FROM taxi WHERE " + " OR ".join(f"v = {n} AND id < {n + 4}" for n in range(400)), 4),
+        ("SELECT id FROM taxi WHERE " + "NOT (v > 3 OR " * 24 + "v = 1" + ")" * 24, 1),
+    ],
+)
+def test_rows_that_do_not_satisfy_a_condition_do_not_cross(
+    both: tuple[OwnedEngine, AttachedEngine], monkeypatch: pytest.MonkeyPatch, statement: str, rows: int
+) -> None:
+    """More are read than come with an answer, in a tree and in chunks."""
+    owner, client = both
+    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
+    table.insert(some(0, 4000), None, "error")
+    table.flush()
+    table.insert(some(4000, 1000), None, "error")
+    crossed = 0
+    read = AttachedResult._batches
+
+    def counted(result: AttachedResult, *how: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal crossed
+        for batch in read(result, *how):
+            crossed += batch.num_rows
+            yield batch
+
+    monkeypatch.setattr(AttachedResult, "_batches", counted)
+    assert asked(client, statement) == asked(owner, statement)
+    assert crossed == rows
 
 
 def test_the_last_minutes_and_small_sides_use_the_index(twin: Twin) -> None:

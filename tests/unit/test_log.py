@@ -15,8 +15,9 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.env.appender import Appender
 from tidewheel.env.disk import Disk
-from tidewheel.env.local_files import Appender, LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import ClosedError, FencedError
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
@@ -155,6 +156,17 @@ class TestKeeping:
         crash(wh)
         with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:
             assert numbers(wh.table("t")) == [*range(10), 100, 100, 100, 100]
+
+    def test_recovery_tells_how_far_it_is(self, tmp_path: Path) -> None:
+        wh = opened(tmp_path)
+        wh.create_table("t", FIXED, time="ts", key="k").insert(fixed(0, 10))
+        wh.table("t").insert(fixed(10, 20))
+        crash(wh)
+        total = sum(segment.stat().st_size for segment in segments(tmp_path))
+        told: list[tuple[int, int]] = []
+        OwnedEngine(tmp_path.resolve(), tw.Settings(), listen=False, progress=lambda done, of: told.append((done, of))).close()
+        (first, last), of = zip(*told, strict=True)  # a step for each record
+        assert 0 < first < last <= total and of == (total, total)
 
     def test_rejects_are_as_durable_as_rows(self, tmp_path: Path) -> None:
         wh = opened(tmp_path)

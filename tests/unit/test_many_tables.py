@@ -230,7 +230,7 @@ def test_a_log_is_looked_at_while_it_is_held(tmp_path: Path, how: str) -> None:
     """Of few descriptors, its own may be closed as soon as it has written."""
     files = LocalFiles(tmp_path)
     one = files.append("a", b"head")
-    files.disk = files.handles._disk = Taken(str(tmp_path / "a"), how)
+    files.disk = files.handles._disk = one._disk = Taken(str(tmp_path / "a"), how)
     files.handles.most = 0
     one.write([b"x"], 1, 4)
     assert files.handles.count == 0

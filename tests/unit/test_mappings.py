@@ -18,8 +18,9 @@ import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.chunk.mappings import MAPPINGS, Mappings
 from tidewheel.chunk.reader import Chunk
-from tidewheel.env.local_files import LocalFiles, NoMappingError
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.env.memory import mappings_for_chunks
+from tidewheel.env.store import NoMappingError
 from tidewheel.errors import SettingsError, StorageError
 from tidewheel.settings import Settings
 from tidewheel.testing.probe import Probe

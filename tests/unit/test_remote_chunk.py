@@ -161,19 +161,19 @@ def test_range_files_read_count_and_complain(tmp_path: Path, threads: int) -> No
     files = RangeFiles(fs.LocalFileSystem(), str(tmp_path), gap=16, threads=threads)
     try:
         assert files.size("a") == 1024
-        assert files.read("a", 10, 20) == data[10:30]
+        assert files.read_ranges("a", [(10, 20)]) == [data[10:30]]
         assert (files.requests, files.bytes) == (1, 20)
         ranges = [(500, 8), (0, 4), (8, 4), (900, 0), (1000, 24)]
         assert [bytes(p) for p in files.read_ranges("a", ranges)] == [data[o : o + n] for o, n in ranges]
         assert (files.requests, files.bytes) == (4, 20 + 8 + 12 + 24)
         with pytest.raises(CorruptionError, match="ends at byte 1024"):
-            files.read("a", 1000, 25)
-        for act in (lambda: files.size("b"), lambda: files.read("b", 0, 1)):
+            files.read_ranges("a", [(1000, 25)])
+        for act in (lambda: files.size("b"), lambda: files.read_ranges("b", [(0, 1)])):
             with pytest.raises(CorruptionError, match="missing"):
                 act()
         (tmp_path / "folder").mkdir()
         with pytest.raises(StorageError):
-            files.read("folder", 0, 1)
+            files.read_ranges("folder", [(0, 1)])
         files.remove("a")
         files.remove("a")
     finally:

@@ -238,7 +238,7 @@ def test_nothing_wild_comes_in_beside_text_that_cannot_be_read(tmp_path: Path) -
         table = Probe(wh.create_table("t", schema, time="ts", key="k"))
         slice_id = SliceId("stream", "run", 0, 0, 0)
         assert table.stage(slice_id, [batch], schema).rejected == 1
-        staged = [run.source.data.column("v") for _, _, run in table.streams._staged[slice_id].placed]
+        staged = [run.source.data.column("v") for _, _, run in dict(table.streams._staged.items())[slice_id].placed]
         beside = _rows(ask.Values(4, ("k", *schema.names[1:]), {"k": [0, 1, 2, 3]}), batch.schema, [batch], "t").columns["v"]
         for views in (*staged, beside):
             raw = np.frombuffer(views.buffers()[1], np.int64).reshape(-1, 2)[views.offset : views.offset + len(views)]

@@ -25,6 +25,7 @@ PROMISED = {
     "tables": "name, key, key_rule, time, time_unit, partition, columns, rows, fresh_rows, historical_rows, chunks, trees, sealed_trees, "
     "memory_bytes, disk_bytes, generation",
     "columns": "table_name, column_name, position, type, nullable, is_key, is_time, field_id",
+    "statistics": "table_name, column_name, type, rows, nulls, least, greatest, distinct_estimate",
     "chunks": "table_name, id, file, container, format, server, late, rows, bytes, key_lo, key_hi, time_lo, time_hi, first_time, "
     "last_time, generation_lo, generation_hi",
     "partitions": "table_name, partition_start, partition_end, historical_rows, chunks",

@@ -165,7 +165,7 @@ def test_aborted_and_dead_runs_leave_nothing(wh: tw.Warehouse, monkeypatch: pyte
     stage(t, piece(0, run="dead"), rows(1))
     stage(t, piece(0, run="alive"), rows(2))
     assert t.streams.awaited
-    monkeypatch.setattr(streams, "EXPIRES", -1.0)
+    monkeypatch.setattr(t.streams._staged, "seconds", -1.0)
     stage(t, piece(0, stream="other"), rows(3))
     assert len(t.streams._staged) == 1 and t.streams.awaited
     monkeypatch.setattr(streams, "AWAITED", -1.0)

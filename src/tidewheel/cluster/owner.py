@@ -8,6 +8,7 @@ from tidewheel.catalog.sql import open_sqlite
 from tidewheel.cluster.listener import Listener
 from tidewheel.engine.local_engine import LocalEngine, OpenCatalog
 from tidewheel.env.disk import Disk
+from tidewheel.model.report import Progress
 from tidewheel.settings import Settings
 
 
@@ -26,8 +27,9 @@ class OwnedEngine(LocalEngine):
         open_catalog: OpenCatalog = open_sqlite,
         listen: bool = True,
         anew: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        super().__init__(root, settings, disk, open_catalog, anew)
+        super().__init__(root, settings, disk, open_catalog, anew, progress)
         place = Path(self.files.path(""))
         self.listener = Listener(self, root, self.epoch, busy=self._is_awaited, place=place) if listen else None
         if self.listener is not None:

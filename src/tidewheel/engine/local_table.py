@@ -18,10 +18,12 @@ from tidewheel.errors import FencedError
 from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Pin, ServerState, StreamState, TableState
+from tidewheel.model.description import TableDescription
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.records import Coverage, StreamBatchRecord, TableContents, TableRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.describe import describe
 from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.pinned import PinnedVersion, split
@@ -87,7 +89,7 @@ class LocalTable:
         self.replacements = Replacements(self.publisher, self.acceptor, engine.flusher, turn)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, turn)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
-        self.pins = Pins()
+        self.pins = Pins(engine.clock)
 
     def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step, shared: bool) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""
@@ -202,6 +204,9 @@ class LocalTable:
         """The rows that are seen of a version with masks: only what these touch is looked at."""
         whole, rest = split(version)
         return sum(chunk.record.rows for chunk in whole) + len(LocalResult(self.planner, rest, Query()))
+
+    def describe(self) -> TableDescription:
+        return describe(self.planner, self.version())
 
     def metrics(self) -> TableMetrics:
         return replace(self.publisher.metrics)

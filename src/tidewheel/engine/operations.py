@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec
@@ -157,6 +158,14 @@ class GetState(TableOperation[TableState]):
 
     def on(self, table: LocalTable) -> TableState:
         return table.state()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable(TableOperation[TableDescription]):
+    """Per column: type, nulls, least, greatest, about how many different values."""
+
+    def on(self, table: LocalTable) -> TableDescription:
+        return table.describe()
 
 
 @dataclass(frozen=True, slots=True)

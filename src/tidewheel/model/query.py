@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewheel.errors import QueryError
+from tidewheel.model.conditions import Condition
 
 Bounds = tuple[Any, Any]
 Predicate = str | Callable[[Any], Any]
@@ -33,6 +34,8 @@ class Query:
     """Only rows that came with a later generation."""
     upto: int | None = None
     """The table as it was at this generation: without rows that came later, with rows that were replaced later."""
+    condition: Condition | None = None
+    """Rows must satisfy it, besides all else. It decides; whoever makes it also gives the bounds of key and time that follow from it."""
 
 
 @dataclass(slots=True)

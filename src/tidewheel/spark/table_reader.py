@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from tidewheel.engine.operations import TakePin, Unpin
 from tidewheel.errors import InputError
+from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask, ask
@@ -102,8 +103,9 @@ class _Plain(pickle.Unpickler):
         raise InputError(f"option {ASK} is not for users")
 
 
+_MADE: tuple[type, ...] = (_Question, Ask, InputPartition, *where.MAKERS, dt.datetime, dt.date, dt.timezone, dt.timedelta)
 _ADMITTED = {
-    *((kind.__module__, kind.__qualname__) for kind in (_Question, Ask, InputPartition, dt.datetime, dt.date, dt.timezone, dt.timedelta)),
+    *((kind.__module__, kind.__qualname__) for kind in _MADE),
     ("decimal", "Decimal"),
     ("copyreg", "__newobj__"),
 }

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.boxes import Bounds
+from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
-from tidewheel.sql.bounds import Finder
-from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.constants import WHOLE, NotDirectError
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition
 from tidewheel.sql.prepared import Form, Given, Reader, name_of, type_of_column
 from tidewheel.sql.totals import totals_of
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.engine.protocol import PinnedTable
+from tidewheel.model.conditions import Condition, all_of
 from tidewheel.sql.database import Session
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition, all_of
 
 _SCAN = "PYTHON_ARROW_SCAN"
 

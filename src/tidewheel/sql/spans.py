@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.model import conditions as where
 from tidewheel.read.bounded import arguments
-from tidewheel.sql import predicates as where
 from tidewheel.sql.nodes import Node, cast_to
 
 Span = tuple[int | None, int | None]

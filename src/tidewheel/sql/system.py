@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tidewheel.engine.operations import GetMetrics, GetServers, GetState, GetStreams, ListTables, ReadRejects, TakePin, Unpin
+from tidewheel.engine.operations import DescribeTable, GetMetrics, GetServers, GetState, GetStreams, ListTables, ReadRejects, TakePin, Unpin
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, NotFoundError, QueryError
 from tidewheel.model.delivery import Pin
@@ -92,6 +92,13 @@ def _columns(engine: Engine) -> Rows:
         for i, column in enumerate(spec.schema):
             key, time = column.name in spec.key.columns, column.name == spec.time.column
             yield spec.name, column.name, i + 1, str(column.type), column.nullable and not key and not time, key, time, spec.field_ids[i]
+
+
+def _statistics(engine: Engine) -> Rows:
+    for _, described in _each(engine, lambda table: table.do(DescribeTable())):
+        for c in described.columns:
+            least, greatest = (None if value is None else str(value) for value in (c.least, c.greatest))
+            yield described.table, c.name, c.type, described.rows, c.nulls, least, greatest, c.distinct
 
 
 def _records(engine: Engine) -> Iterator[tuple[TableSpec, ChunkRecord]]:
@@ -205,6 +212,13 @@ TABLES: dict[str, tuple[dict[str, pa.DataType], Callable[[Engine], Rows]]] = {
             "is_time": _BOOL, "field_id": _INT,
         },
         _columns,
+    ),
+    "statistics": (
+        {
+            "table_name": _TEXT, "column_name": _TEXT, "type": _TEXT, "rows": _INT, "nulls": _INT, "least": _TEXT, "greatest": _TEXT,
+            "distinct_estimate": _INT,
+        },
+        _statistics,
     ),
     "chunks": (
         {

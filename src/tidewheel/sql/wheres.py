@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidewheel.errors import QueryError
+from tidewheel.model.conditions import all_of
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.read.bounded import walk
+from tidewheel.read.boxes import Box, around
+from tidewheel.read.condition_bounds import bounds_of
 from tidewheel.read.expressions import ROWS
 from tidewheel.sql import statement_time
-from tidewheel.sql.bounds import bounds_of
-from tidewheel.sql.boxes import Box, around
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.nodes import Node
 from tidewheel.sql.parser import tree_of
-from tidewheel.sql.predicates import all_of
 from tidewheel.sql.prepared import Given, Reader
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import conjuncts

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from tidewheel.model.figures import counted, size
 from tidewheel.programs.demo.numbers import Numbers, Request, Sent
 from tidewheel.programs.demo.sender import PERIOD, taxis
 
@@ -89,7 +90,7 @@ def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, be
     say.append(
         f"Every answer saw one picture of fresh and old rows. At the end {before.fresh_rows:,} were still indexed in memory and "
         f"{before.historical_rows:,} in chunks, which are Arrow files; now all are in {counted(after.chunks, 'chunk')}, "
-        f"{after.disk_bytes / 1e6:,.1f} MB, {after.disk_bytes / max(after.historical_rows, 1):.0f} bytes a row."
+        f"{size(after.disk_bytes)}, {after.disk_bytes / max(after.historical_rows, 1):.0f} bytes a row."
     )
     if sent.late:
         say.append(
@@ -133,8 +134,3 @@ def programs() -> tuple[str, str]:
     near = os.path.relpath(folder)
     shown = folder if near.startswith("..") else near
     return os.path.join(shown, "tidewheel"), os.path.join(shown, "python")
-
-
-def counted(n: int, word: str, words: str = "") -> str:
-    """'1 row', '1,200 rows'."""
-    return f"{n:,} {word if n == 1 else words or word + 's'}"

@@ -65,13 +65,12 @@ def run(options: argparse.Namespace) -> int:
     source = None if typed else _pieces(options)
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
+    from tidewheel.surfaces.progress_bar import open_warehouse
     from tidewheel.surfaces.shell.screen import Look, Screen
     from tidewheel.surfaces.shell.session import Session
 
     screen = Screen(Look(options.format, typed or options.timing), typed)
-    with tw.open(root, settings=settings_of(root)) as warehouse:
+    with open_warehouse(root) as warehouse:
         session = Session(warehouse, screen, options.timeout)
         debug = bool(getattr(options, "debug", False))
         if source is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewheel.errors import InputError
-from tidewheel.model.report import counted
+from tidewheel.model.figures import counted
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell.advice import advised
 from tidewheel.surfaces.shell.answer_file import save
