@@ -440,8 +440,9 @@ def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, att
     assert error.value.retryable
 
 
-def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
+def test_an_owner_does_not_wait_for_who_does_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is stopped while it takes rows."""
+    monkeypatch.setattr(listener, "PATIENCE", 1.0)
     owned = OwnedEngine(root, Settings())
     assert listener_of(owned).wait(60)
     Probe(owned.create(SPEC, "error")).insert(rows(3_000_000))

@@ -144,7 +144,7 @@ def readable(process: subprocess.Popen[str]) -> bool:
 def test_an_owner_is_started_once_and_leaves_when_nobody_needs_it(root: Path) -> None:
     code = f"""
 from tidewheel.cluster.start_owner import summon
-engine = summon({str(root)!r}, idle=5.0)
+engine = summon({str(root)!r}, idle=2.0)
 print(engine.epoch, flush=True)
 input()
 engine.close()
@@ -152,7 +152,7 @@ engine.close()
     command = [sys.executable, "-c", code]
     crowd = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     give_up = time.monotonic() + 120
-    engine = summon(root, idle=5.0)
+    engine = summon(root, idle=2.0)
     Probe(engine.create(SPEC, "open")).insert(rows(1000), "one")
     pid = owner_of(root)
     while any(process.poll() is None for process in crowd) and time.monotonic() < give_up:
