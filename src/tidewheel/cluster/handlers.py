@@ -248,7 +248,7 @@ class Handlers:
 
 
 class _Soon:
-    """Ends a reading that takes longer than nobody minds."""
+    """Cancels the reading of a result after `_SOON` seconds: only a short answer is sent back with its question."""
 
     __slots__ = ("_end", "_result")
 

@@ -31,7 +31,7 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What was said of a table beside its columns."""
+    """The words about a table beside its columns."""
 
     name: str
     time: str | None = None

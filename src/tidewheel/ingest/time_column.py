@@ -46,7 +46,7 @@ def time_type(column: str, type_: pa.DataType, values: Sequence[Any], format_: s
 
 
 def numbers_of(type_: pa.DataType, values: Sequence[Any]) -> list[int | float]:
-    """Those of a column's values that are numbers; in CSV numbers are texts."""
+    """The values of a column that are numbers; in CSV numbers are texts."""
     whole, number = pa.types.is_integer(type_), pa.types.is_floating(type_)
     found: list[int | float] = []
     for value in values:

@@ -103,7 +103,7 @@ class _Plain(pickle.Unpickler):
         raise InputError(f"option {ASK} is not for users")
 
 
-_MADE: tuple[type, ...] = (_Question, Ask, InputPartition, *where.MAKERS, dt.datetime, dt.date, dt.timezone, dt.timedelta)
+_MADE: tuple[Any, ...] = (_Question, Ask, InputPartition, *where.MAKERS, dt.datetime, dt.date, dt.timezone, dt.timedelta)
 _ADMITTED = {
     *((kind.__module__, kind.__qualname__) for kind in _MADE),
     ("decimal", "Decimal"),

@@ -118,12 +118,12 @@ class Prepared:
     totals: Totals | None
     limit: int | None
     form: Form | None
-    """Of the condition."""
+    """The prepared condition."""
     box: Callable[[Given], Bounds] | None
-    """Of the condition, if it is no more than a box."""
+    """The bounds of the condition, where the condition is nothing but a box."""
     finder: Finder
     parameters: int
-    """How many it takes."""
+    """The number of parameters that the statement takes."""
     width: float
 
     def asked(self, given: Given) -> Asked | None:

@@ -1,5 +1,5 @@
 """Bounds that are plain to see in a statement, but that DuckDB does not always hand to a scan: of times that are not in microseconds, of
-times beside a function that may fail, and of whole numbers that are compared with broken ones.
+times beside a function that may fail, and of columns of whole numbers that are compared with fractions.
 
 They only prune, and are a little wider than what they say; DuckDB applies the condition itself. They are taken from conditions that
 every row of a table must satisfy: those of a WHERE over this table alone, or joined with nothing but inner joins.

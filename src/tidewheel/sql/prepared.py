@@ -1,4 +1,4 @@
-"""The condition of a direct statement, looked at once: a form that waits for the constants and parameters of each time it is asked."""
+"""The condition of a direct statement, prepared once: a form into which each execution puts its own constants and parameters."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class Scan:
         **limits: Any,
     ) -> None:
         """`keep` decides about rows, in this process, if `condition` says less than what was asked; else each query carries the condition,
-        and rows that do not satisfy it stay where they are. Of rows that do not satisfy `narrow` it does not matter whether they come.
-        `bounds`: those of the condition, if they are known.
+        and rows that do not satisfy it stay where they are. Rows that do not satisfy `narrow` may be left out or returned: no answer
+        depends on them. `bounds`: those of the condition, if they are known.
 
         Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
         nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.

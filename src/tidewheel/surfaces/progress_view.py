@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """Everything `tidewheel ingest` says."""
+    """All output of `tidewheel ingest`."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -44,7 +44,7 @@ class View:
         self._console.print(text, markup=False, soft_wrap=True)
 
     def about(self, stream: Stream) -> None:
-        """What is going to happen."""
+        """Announce the stream: the table that was made for it, source and target."""
         if stream.created is not None:
             spec = stream.spec
             self.say(
@@ -85,7 +85,7 @@ class View:
 
 
 def facts(seen: Seen) -> list[tuple[str, str]]:
-    """What there is to say of a stream, in words and numbers."""
+    """The state of a stream as names and figures."""
     found = [("rows/s", f"{seen.rows_per_second:,.0f}"), ("rows", f"{seen.rows:,}"), ("rejected", f"{seen.rejected:,}")]
     if seen.behind is not None:
         found.append(("behind", f"{seen.behind:,}"))

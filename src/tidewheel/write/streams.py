@@ -38,7 +38,7 @@ RUNS = 16
 """Runs of a stream that are remembered, so that tasks of an old one are told from those of a new one."""
 
 STREAMS = 1000
-"""Streams of a table that this is done for: those that were seen last."""
+"""Streams of a table whose runs are remembered: the most recent ones."""
 
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for the commit of a slice."""

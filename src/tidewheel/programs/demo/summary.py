@@ -1,4 +1,4 @@
-"""What the demo says when it is over: the proof that no row is missing, in sentences what was seen, and what to try next."""
+"""The end of the demo: the proof that no row is missing, the observations in sentences, and commands to try next."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What queries found at the end."""
+    """Findings of the queries at the end."""
 
     found: int
     different: int
@@ -31,7 +31,7 @@ class Proof:
     late: int
     rejected: int
     reasons: tuple[tuple[int, str], ...]
-    """How many of them, and an example."""
+    """Reasons, each with its number of rejects and an example."""
 
     def whole(self, sent: Sent) -> bool:
         """Every report is there, once: as a row, or among the rejects."""
@@ -67,7 +67,7 @@ def verdict(sent: Sent, proof: Proof) -> str:
 
 
 def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, before: TableState, after: TableState) -> list[str]:
-    """What was seen, in plain words. `before` and `after` are the table's states around the last flush."""
+    """The observations in plain words. `before` and `after` are the table's states around the last flush."""
     sent = numbers.sent
     lag, lag99 = numbers.lag()
     p50, p99 = numbers.latency()
@@ -127,7 +127,7 @@ def next_steps(request: Request) -> list[str]:
 
 
 def programs() -> tuple[str, str]:
-    """How to call the command and its Python from here: by name if the PATH leads to them, else by path (`make demo` activates nothing)."""
+    """Words that call the command and its Python: by name if the PATH leads to them, else by path (`make demo` activates nothing)."""
     folder = os.path.dirname(sys.executable)
     if os.path.dirname(shutil.which("python") or "") == folder:
         return "tidewheel", "python"

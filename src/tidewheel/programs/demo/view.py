@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: in place on a terminal, as plain lines elsewhere."""
+"""The demo's screen while it runs: in place on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Screen:
 
 
 class Wait:
-    """Something that is waited for. `doing` may be called by any thread; without a terminal it prints a line each time."""
+    """The display of a wait. `doing` may be called by any thread; without a terminal it prints a line each time."""
 
     def __init__(self, plain: Console | None) -> None:
         self._plain = plain

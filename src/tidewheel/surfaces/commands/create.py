@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
-    """What was made, or would be."""
+    """The table that was made, or would be, in lines of text."""
     from rich.cells import cell_len
 
     from tidewheel.model.definition import key_text

@@ -12,7 +12,7 @@ from tidewheel.model.query import Plan, Subquery
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 PRUNED, READ, ASKED = 1, 2, 4
-"""What a cell has, as bits: a region that is not read, one that is, a part of the query."""
+"""Contents of a cell, as bits: a region that is not read, one that is, a part of the query."""
 
 Interval = tuple[int, int]
 Cells = npt.NDArray[np.uint8]

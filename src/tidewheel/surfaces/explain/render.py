@@ -23,7 +23,7 @@ from tidewheel.surfaces.explain.svg import svg
 from tidewheel.surfaces.shell.cells import visible
 
 _WIDEST, _HEIGHT = 100, 16
-"""Of the drawing, in characters."""
+"""The size of the drawing, in characters."""
 _DECIMAL = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]
 _DAY = 86_400
 _SECONDS = [

@@ -49,7 +49,7 @@ class Answer:
             yield from grid.draw(self.columns, grid.fit(self.columns, width), colour, rows)
 
     def said(self, width: int | None, rows: int | None = None) -> str:
-        """How many rows there are, and what of them is shown."""
+        """The number of rows, and the part of them that is shown."""
         if self.is_plan:
             return ""
         shown = min(self.rows, ROWS_KEPT, self.rows if rows is None else rows)
@@ -72,7 +72,7 @@ def take(result: Result) -> Answer:
 
 
 def cost(stats: Stats, seconds: float) -> str:
-    """How long it took, and what was read for it."""
+    """The cost of an answer: its duration, and the regions and leaves that were read."""
     parts = [duration(seconds)]
     if stats.regions_considered:
         parts.append(f"{stats.regions_read:,} of {counted(stats.regions_considered, 'region')} read")
@@ -83,7 +83,7 @@ def cost(stats: Stats, seconds: float) -> str:
 
 
 class Clock:
-    """How long something takes, from when it was made."""
+    """A stopwatch that runs from its making."""
 
     def __init__(self) -> None:
         self._began = perf_counter()

@@ -102,7 +102,7 @@ def _batch(session: Session, source: Iterator[Piece], options: argparse.Namespac
 
 
 def _shell(session: Session, root: Path, debug: bool) -> int:
-    """What is typed, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
+    """The loop over typed lines, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
     from tidewheel.surfaces.shell.editor import Editor
     from tidewheel.surfaces.shell.statements import typed
     from tidewheel.surfaces.shell.suggestions import Names

@@ -20,7 +20,7 @@ _AGAIN = 0.1
 """Seconds until a statement that did not hear that it is cancelled is told again."""
 
 _PATIENCE = 20
-"""So many times, before the user is told of it. There is nothing to cancel yet while a statement is planned."""
+"""Attempts to cancel before the user is told of it. There is nothing to cancel yet while a statement is planned."""
 
 
 def cancellable(ask: Callable[[], Result], read: Callable[[Result], T]) -> tuple[Result, T]:
