@@ -85,6 +85,7 @@ class Table:
         key: Any = None,
         time: Any = None,
         box: Sequence[Any] | None = None,
+        ranges: Mapping[str, Any] | None = None,
         where: Predicate | None = None,
         columns: Sequence[str] | None = None,
         order_by: str | Sequence[str] | None = None,
@@ -96,11 +97,11 @@ class Table:
         max_bytes: float | None = None,
         on_corrupt: str = "error",
     ) -> Result:
-        """Rows in a key interval (or box) and a time interval that satisfy `where`.
+        """Rows in a key interval (or box), a time interval and `ranges` of any other columns, that satisfy `where`.
 
         Intervals are closed, None is open, a single value is an interval of one. Times are datetimes (naive = UTC),
-        dates, ISO text or integers in the column's unit. `where` is an SQL expression or a function of a RecordBatch
-        that returns a mask. The result is lazy and shows the table as it was at this call.
+        dates, ISO text or integers in the column's unit. Nulls and NaN lie in no range. `where` is an SQL expression or a function
+        of a RecordBatch that returns a mask. The result is lazy and shows the table as it was at this call.
 
         `timeout` (seconds), `max_rows` and `max_bytes` (memory held at once) end a query with LimitError; left out, they are
         those of Settings. Damaged files end it with CorruptionError; with `on_corrupt="skip"` their rows are left out,
@@ -111,6 +112,10 @@ class Table:
             if columns is not None and not isinstance(columns, (str, list, tuple)) and isinstance(columns, Iterable):
                 columns = list(columns)  # looked at more than once, and sent to the owner
             query = Query(key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt)
+            if ranges is not None:
+                from tidewheel.read.ranges import with_ranges
+
+                query = with_ranges(query, ranges, engine.spec)
             if isinstance(where, str):
                 from tidewheel.sql.wheres import bounded
 

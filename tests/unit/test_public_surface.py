@@ -64,7 +64,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         (
             "Table.query",
             [
-                "self", "key", "time", "box", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout",
+                "self", "key", "time", "box", "ranges", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout",
                 "max_rows", "max_bytes", "on_corrupt",
             ],
         ),

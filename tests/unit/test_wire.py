@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 import inspect
 import json
+import pickle
 import zoneinfo
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
@@ -26,6 +27,7 @@ from tidewheel.engine import operations
 from tidewheel.errors import BadRowsError, CorruptionError, NotFoundError, OwnerLostError, TidewheelError
 from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
+from tidewheel.model.conditions import Both, Comparison, Condition, Either, HasText, IsNull, Negation, OneOf
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
@@ -34,6 +36,7 @@ from tidewheel.model.recovery import Recovery, TableRecovery
 from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, make_spec
 from tidewheel.settings import Settings
+from tidewheel.sql import duck_filters
 from tidewheel.testing.strategies import Stream, table_cases
 from tidewheel.testing.strategies import random as randoms
 
@@ -107,6 +110,19 @@ queries = st.builds(
 def test_queries(query: Query) -> None:
     again = there_and_back(query)
     assert all(same(getattr(again, f.name), getattr(query, f.name)) for f in fields(Query))
+
+
+def test_conditions() -> None:
+    """Also with values that Python has none for, and as deep as they are taken from DuckDB."""
+    late = pa.scalar(2**62, pa.timestamp("s", "Europe/Vienna"))
+    condition: Condition = Either(
+        Both(Comparison("ts", ">=", late), OneOf("note", pa.array(["a", "é\0"], pa.large_string()))),
+        Negation(Either(IsNull("ts"), HasText("note", "inside", "it's"))),
+    )
+    for _ in range(duck_filters._DEEPEST):
+        condition = Negation(condition)
+    assert there_and_back(Query(condition=condition)).condition == condition
+    assert pickle.loads(pickle.dumps(condition)) == condition
 
 
 # ---- classes: random ones of each, made from their types ---------------------------------------------------

@@ -13,6 +13,17 @@ Bounds = tuple[Any, Any]
 Predicate = str | Callable[[Any], Any]
 
 
+def pair(bounds: Any, role: str) -> tuple[Any, Any]:
+    """(lo, hi) of an interval; a single value is an interval of one."""
+    if bounds is None:
+        return None, None
+    if isinstance(bounds, (tuple, list)):
+        if len(bounds) != 2:
+            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
+        return bounds[0], bounds[1]
+    return bounds, bounds
+
+
 @dataclass(slots=True)
 class Query:
     """What was asked; nobody changes it. Intervals are closed on both ends; None is open."""

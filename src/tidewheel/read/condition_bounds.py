@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model import conditions as where
 from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.coders import key_coder
-from tidewheel.model.query import Query
+from tidewheel.model.query import Query, pair
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
 from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
@@ -53,6 +54,35 @@ def query_of(spec: TableSpec, box: Box, **more: Any) -> Query:
     return Query(key=key, time=time, **more)
 
 
+def narrowed(query: Query, spec: TableSpec, box: Box) -> Query:
+    """A query with the bounds of a box where it has none, or wider ones. What is wrong with its own is said where they are looked at."""
+    changes: dict[str, Any] = {}
+    if (time := box.get(spec.time.column)) is not None:
+        try:
+            first, last = _common(query.time, time, spec)
+        except QueryError:
+            return query
+        changes["time"] = first, last
+    if query.key is None and query.box is None:
+        columns = spec.key.columns
+        if isinstance(spec.key, ZOrder):
+            ends = [box.get(column, (None, None)) for column in columns]
+            corners = tuple(lo for lo, _ in ends) + tuple(hi for _, hi in ends)
+            if any(corner is not None for corner in corners):
+                changes["box"] = corners
+        elif not isinstance(spec.key, Ip) and columns[0] in box:
+            changes["key"] = box[columns[0]]
+    return replace(query, **changes) if changes else query
+
+
+def _common(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, Any]:
+    """What two intervals of time have in common."""
+    if asked is None:
+        return found
+    lo, hi = spec.time.interval(*pair(asked, "time"))
+    return lo if found[0] is None else max(lo, found[0]), hi if found[1] is None else min(hi, found[1])
+
+
 Address = tuple[int, int]
 """Version and number: they rise as keys do, which their texts do not."""
 
@@ -81,7 +111,7 @@ class Finder:
         self._never_null = {*spec.key.columns, spec.time.column}
         self._address = spec.key.column if isinstance(spec.key, Ip) else None
         self._types = {name: value_type(spec.schema.field(name).type) for name in self._never_null}
-        self._axes = {name: spec.time if name == spec.time.column else _axis(name, type_) for name, type_ in self._types.items()}
+        self._axes = {name: spec.time if name == spec.time.column else axis_of(name, type_) for name, type_ in self._types.items()}
         whole = (pa.types.is_integer, pa.types.is_boolean)
         self._whole = {name for name, type_ in self._types.items() if self._axes[name] is not None or any(is_(type_) for is_ in whole)}
         self._key = None if isinstance(spec.key, (ZOrder, Ip)) else spec.key.column
@@ -89,15 +119,22 @@ class Finder:
 
     def bounds_of(self, condition: where.Condition | None) -> Bounds:
         """The boxes of a condition, which may read any column of the table."""
-        if condition is None:
-            return EVERYTHING
-        found = self.find(condition, False)
-        boxes, even = apart(found.boxes)
-        checked = [self._possible(box) for box in boxes]
-        if any(after is not before for after, before in zip(checked, boxes, strict=True)):
-            boxes, even = apart(checked)
-            even = False
-        return Bounds(tuple(boxes), found.exact and even)
+        return self.divided(condition)[0]
+
+    def divided(self, condition: where.Condition | None) -> tuple[Bounds, where.Condition | None]:
+        """The boxes of a condition, and what of it the rows in them must still be asked; None if that is nothing."""
+        bounds, rest = EVERYTHING, list[where.Condition]()
+        for one in where.conjuncts(condition):
+            found = self.find(one, False)
+            bounds = both(bounds, found)
+            if not found.exact or len(found.boxes) > 1:  # boxes may be joined, but never to more than a single one that holds them all
+                rest.append(one)
+        boxes, even = apart(bounds.boxes)
+        possible = [self._possible(box) for box in boxes]
+        if any(after is not before for after, before in zip(possible, boxes, strict=True)):
+            return Bounds(tuple(apart(possible)[0]), False), condition
+        exact = bounds.exact and even
+        return Bounds(tuple(boxes), exact), None if exact else where.all_of(rest)
 
     def _possible(self, box: Box) -> Box:
         """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""
@@ -170,7 +207,7 @@ class Finder:
         return UNKNOWN if bound is None else _dense(column, op, bound)
 
 
-def _axis(column: str, type_: pa.DataType) -> TimeAxis | None:
+def axis_of(column: str, type_: pa.DataType) -> TimeAxis | None:
     if pa.types.is_timestamp(type_):
         return TimeAxis(column, type_.unit)
     return TimeAxis(column, DATE_UNITS[type_]) if type_ in DATE_UNITS else None
@@ -178,7 +215,7 @@ def _axis(column: str, type_: pa.DataType) -> TimeAxis | None:
 
 def _time_ends(value: pa.Scalar, axis: TimeAxis) -> tuple[int, int] | None:
     """The first code that is not before a moment, and the last that is not after it."""
-    own = _axis("", value.type)
+    own = axis_of("", value.type)
     if own is None:
         return None
     nanos = value.value * own.nanos

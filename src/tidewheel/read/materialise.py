@@ -29,7 +29,7 @@ _LARGE = 1 << 16
 class Columns:
     """The columns a query needs, by their numbers in the table, and what copying them needs to know."""
 
-    __slots__ = ("numbers", "plain", "schema", "shape", "stored", "types", "whole", "widths")
+    __slots__ = ("numbers", "plain", "row_bytes", "schema", "shape", "stored", "types", "whole", "widths")
 
     def __init__(self, numbers: list[int], schema: pa.Schema, shape: Shape) -> None:
         self.numbers = numbers
@@ -38,6 +38,8 @@ class Columns:
         self.types: list[pa.DataType] = self.schema.types
         self.shape = shape
         self.stored = np.array(numbers, np.int64)
+        self.row_bytes = sum(shape.widths[c] for c in numbers) if all(shape.kinds[c] == FIXED for c in numbers) else 0
+        """Bytes of a row where every row has the same, else 0. To ask a batch takes longer than to read a small one."""
         plain = [c for c in numbers if shape.kinds[c] == FIXED and shape.widths[c] in (4, 8)]
         self.widths = [shape.widths[c] for c in plain]
         self.plain: Matrix = np.array([(COLUMNS + SLOTS * c, shape.widths[c], 0) for c in plain], np.int64).reshape(-1, 3)

@@ -78,7 +78,7 @@ class Pipeline:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row of the result, where every row has the same, else 0."""
-        return self.planner.shape.row_bytes if self.columns.whole and self._aggregation is None else 0
+        return self.columns.row_bytes if self._aggregation is None else 0
 
     @property
     def totals(self) -> Totals | None:
@@ -160,7 +160,7 @@ class Pipeline:
                 if where is not None and batch.num_rows:
                     batch = _keep(batch, where)
                 watch.held = held
-                watch.take(batch.nbytes)
+                watch.take(self.read.row_bytes * batch.num_rows or batch.nbytes)
             if batch.num_rows:
                 yield batch
             if kept_by_caller:

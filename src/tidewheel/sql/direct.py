@@ -136,7 +136,7 @@ class Prepared:
                 bounds = self.box(given)
             else:
                 condition = None if self.form is None else self.form(given)
-                bounds = self.finder.bounds_of(condition)
+                bounds, condition = self.finder.divided(condition)
         except NotDirectError:
             return None
         return Asked(self.columns, self.schema, condition, bounds, self.totals, self.limit, self.width)
@@ -153,7 +153,7 @@ def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_
     try:
         reader = Reader(direct.alias, spec, places)
         form = None if direct.where is None else reader.condition(direct.where, 0)
-        box = None if direct.where is None else reader.box(direct.where)
+        box = None if direct.where is None else reader.box
         totals = _totals(direct, spec) if direct.totals else None
         if totals is not None:
             columns, schema = tuple(totals.reads), totals.schema

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
-from tidewheel.sql.nodes import COMPARISONS
+from tidewheel.sql.nodes import comparisons_of
 from tidewheel.sql.parameters import Parameters, value_of
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)?")
@@ -64,12 +64,9 @@ def _in(condition: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:
                 yield from _in(child, tables)
-        case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
-            yield from _compared(column, where.AT_LEAST, lower, tables)
-            yield from _compared(column, where.AT_MOST, upper, tables)
-        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
-            yield from _compared(left, COMPARISONS[kind], right, tables)
-            yield from _compared(right, where.MIRRORED[COMPARISONS[kind]], left, tables)
+        case _:
+            for column, op, value in comparisons_of(condition):
+                yield from _compared(column, op, value, tables)
 
 
 def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:

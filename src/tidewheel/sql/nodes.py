@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidewheel.model.conditions import AT_LEAST, AT_MOST, EQUAL, LESS, MORE, UNEQUAL
+from tidewheel.model.conditions import AT_LEAST, AT_MOST, EQUAL, LESS, MIRRORED, MORE, UNEQUAL
 
 Node = dict[str, Any]
 
@@ -63,3 +63,14 @@ def cast_to(node: Node) -> str:
     if node.get("class") != "CAST" or node.get("try_cast"):
         return ""
     return str(node["type_expr"].get("type_name", "")).upper()
+
+
+def comparisons_of(node: Node) -> list[tuple[Node, str, Node]]:
+    """What a comparison, or BETWEEN, says: that all of these hold, each with a column on the left if it has one. Of all else, nothing."""
+    match node:
+        case {"type": "COMPARE_BETWEEN", "input": subject, "lower": lower, "upper": upper}:
+            return [(subject, AT_LEAST, lower), (subject, AT_MOST, upper)]
+        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
+            op = COMPARISONS[kind]
+            return [(left, op, right) if left.get("class") == "COLUMN_REF" else (right, MIRRORED[op], left)]
+    return []

@@ -13,7 +13,7 @@ from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.read.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql import constants
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
-from tidewheel.sql.nodes import COMPARISONS
+from tidewheel.sql.nodes import comparisons_of
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.totals import column_of
 
@@ -52,16 +52,30 @@ class Reader:
         self._alias = alias
         self._spec = spec
         self._places = places
+        self._ends: list[tuple[str, str, Form]] = []
+        self._is_box = True
         self.used: set[str] = set()
         """Parameters, by name or number."""
+
+    @property
+    def box(self) -> Callable[[Given], Bounds] | None:
+        """If what was read is nothing but ends of key and time joined by AND, and both are whole numbers: how to find the box that says
+        the same. Most conditions are like that, and it is the shorter way to what `Finder` finds."""
+        ends = self._ends
+        return (lambda given: _box(ends, given)) if self._is_box else None
 
     def condition(self, node: Any, depth: int) -> Form:
         if depth > 50:
             raise NotDirectError
         match node:
-            case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
-                forms = [self.condition(child, depth + 1) for child in (first, *rest)]
+            case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [_, *_] as children}:
+                self._is_box = self._is_box and kind == "CONJUNCTION_AND"
+                forms = [self.condition(child, depth + 1) for child in children]
                 return _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, forms)
+            case _ if said := comparisons_of(node):
+                return _joined(where.Both, [self._comparison(*one) for one in said])
+        self._is_box = False
+        match node:
             case {"type": "OPERATOR_NOT", "children": [child]}:
                 return _negated(self.condition(child, depth + 1))
             case {"type": "OPERATOR_IS_NULL", "children": [child]}:
@@ -70,43 +84,16 @@ class Reader:
                 return _always(where.Negation(where.IsNull(self._column(child)[0])))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
                 return self._one_of(child, values)
-            case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return _joined(where.Both, [self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper)])
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
-                if left.get("class") != "COLUMN_REF":
-                    return self._comparison(right, where.MIRRORED[COMPARISONS[kind]], left)
-                return self._comparison(left, COMPARISONS[kind], right)
         raise NotDirectError
-
-    def box(self, node: Any) -> Callable[[Given], Bounds] | None:
-        """If the condition, which was read before, is nothing but ends of key and time joined by AND, and both are whole numbers: how to
-        find the box that says the same. Most conditions are like that, and it is the shorter way to what `Finder` finds."""
-        ends: list[tuple[str, str, Form]] = []
-        return (lambda given: _box(ends, given)) if self._ends(node, ends) else None
-
-    def _ends(self, node: Any, ends: list[tuple[str, str, Form]]) -> bool:
-        match node:
-            case {"type": "CONJUNCTION_AND", "children": children}:
-                return all(self._ends(child, ends) for child in children)
-            case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return self._end(child, where.AT_LEAST, lower, ends) and self._end(child, where.AT_MOST, upper, ends)
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
-                op = COMPARISONS[kind]
-                if left.get("class") != "COLUMN_REF":
-                    return self._end(right, where.MIRRORED[op], left, ends)
-                return self._end(left, op, right, ends)
-        return False
-
-    def _end(self, child: Any, op: str, value: Any, ends: list[tuple[str, str, Form]]) -> bool:
-        column, type_ = self._column(child)
-        key = self._spec.key
-        bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
-        ends.append((column, op, self._value(value, type_)))
-        return bounded and op != where.UNEQUAL and (pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
 
     def _comparison(self, child: Any, op: str, value: Any) -> Form:
         column, type_ = self._column(child)
         compared, form = compared_as(type_), self._value(value, type_)
+        key = self._spec.key
+        bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
+        whole = pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
+        self._is_box = self._is_box and bounded and whole and op != where.UNEQUAL
+        self._ends.append((column, op, form))
         return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
 
     def _one_of(self, child: Any, values: list[Any]) -> Form:
@@ -161,6 +148,8 @@ def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
 
 
 def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -> Form:
+    if len(forms) == 1:
+        return forms[0]
     return lambda given: where.joined(how, [form(given) for form in forms])
 
 

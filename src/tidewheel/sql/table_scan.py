@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.model.conditions import Both, Condition, columns_of
+from tidewheel.model.conditions import Condition, columns_of
 from tidewheel.model.query import Plan, Stats
-from tidewheel.read.boxes import Bounds
-from tidewheel.read.condition_bounds import bounds_of, queries_of
+from tidewheel.read.boxes import Bounds, both
+from tidewheel.read.condition_bounds import Finder, queries_of
 from tidewheel.read.condition_mask import kept
 from tidewheel.read.limits import Cancellable
 
@@ -36,7 +36,7 @@ class Scan:
     ) -> None:
         """`keep` decides about rows, in this process, if `condition` says less than what was asked; else each query carries the condition,
         and rows that do not satisfy it stay where they are. Rows that do not satisfy `narrow` may be left out or returned: no answer
-        depends on them. `bounds`: those of the condition, if they are known.
+        depends on them. `bounds`: if they are known, those of which rows must still be asked the condition.
 
         Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
         nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.
@@ -44,9 +44,14 @@ class Scan:
         spec = table.spec
         self.spec = spec
         self.columns = list(columns)
+        rest = condition
         if bounds is None:
-            bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
-        undecided = condition is not None and not bounds.exact
+            finder = Finder(spec)
+            bounds, rest = finder.divided(condition)
+            if narrow is not None:
+                bounds = both(bounds, Bounds(finder.bounds_of(narrow).boxes, True))
+                rest = condition if rest is None and not bounds.exact else rest
+        undecided = rest is not None
         self._keep = keep if undecided else None
         read = list(self.columns)
         if self._keep is not None and condition is not None:
@@ -56,7 +61,7 @@ class Scan:
         self.folded = parts is not None and not undecided and not self._counts
         wanted: dict[str, Any] = {"aggregate": parts} if self.folded else {"columns": read or [spec.time.column]}
         if undecided and keep is None:
-            wanted["condition"] = condition
+            wanted["condition"] = rest
         self._results = [table.query(query) for query in queries_of(bounds, spec, **wanted, **limits)]
 
     @property

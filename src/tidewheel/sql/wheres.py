@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tidewheel.errors import QueryError
 from tidewheel.model.conditions import all_of
 from tidewheel.model.query import Query
-from tidewheel.model.schema import Ip, TableSpec, ZOrder
+from tidewheel.model.schema import TableSpec
 from tidewheel.read.bounded import walk
 from tidewheel.read.boxes import Box, around
-from tidewheel.read.condition_bounds import bounds_of
+from tidewheel.read.condition_bounds import bounds_of, narrowed
 from tidewheel.read.expressions import ROWS
 from tidewheel.sql import statement_time
 from tidewheel.sql.constants import NotDirectError
@@ -48,7 +47,7 @@ def bounded(query: Query, spec: TableSpec) -> Query:
         text = text_of(lone(statement_time.fixed(condition, at, names))).removeprefix("SELECT ")
     try:
         found = sharpened(node, {ROWS: _Alone(spec)}, None, at, lambda *_: None)["where_clause"]
-        return replace(_narrowed(query, spec, _box(found, spec)), where=text)
+        return replace(narrowed(query, spec, _box(found, spec)), where=text)
     except RecursionError:  # hundreds of conditions: they are evaluated, and bound nothing
         return replace(query, where=text)
 
@@ -81,38 +80,6 @@ def _box(condition: Node, spec: TableSpec) -> Box:
             known.append(reader.condition(one, 0)(Given((), None)))
     boxes = bounds_of(all_of(known), spec).boxes
     return around(boxes) if boxes else {}
-
-
-def _narrowed(query: Query, spec: TableSpec, box: Box) -> Query:
-    """With the bounds of a box where the query has none, or wider ones."""
-    changes: dict[str, Any] = {}
-    if (time := box.get(spec.time.column)) is not None:
-        try:
-            first, last = _both(query.time, time, spec)
-        except QueryError:
-            return query
-        changes["time"] = first, last
-    if query.key is None and query.box is None:
-        columns = spec.key.columns
-        if isinstance(spec.key, ZOrder):
-            ends = [box.get(column, (None, None)) for column in columns]
-            corners = tuple(lo for lo, _ in ends) + tuple(hi for _, hi in ends)
-            if any(corner is not None for corner in corners):
-                changes["box"] = corners
-        elif not isinstance(spec.key, Ip) and columns[0] in box:
-            changes["key"] = box[columns[0]]
-    return replace(query, **changes) if changes else query
-
-
-def _both(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, Any]:
-    """What two intervals of time have in common."""
-    if asked is None:
-        return found
-    pair = asked if isinstance(asked, (tuple, list)) else (asked, asked)
-    if len(pair) != 2:
-        raise QueryError("not an interval")
-    lo, hi = spec.time.interval(*pair)
-    return lo if found[0] is None else max(lo, found[0]), hi if found[1] is None else min(hi, found[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import datetime as dt
 import ipaddress
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -75,6 +75,7 @@ class OracleTable:
         key: tuple[Any, Any] | None = None,
         box: Sequence[Any] | None = None,
         time: tuple[Any, Any] | None = None,
+        ranges: Mapping[str, tuple[Any, Any]] | None = None,
         where: Where | None = None,
         columns: Sequence[str] | None = None,
         order_by: Sequence[tuple[str, bool]] = (),
@@ -93,6 +94,8 @@ class OracleTable:
                 continue
             if key is not None and not _between(row.key, lo, hi):
                 continue
+            if not all(self._in_range(row.values[column], column, *ends) for column, ends in (ranges or {}).items()):
+                continue
             if where is None or where(row.values):
                 found.append(row.values)
         for column, descending in reversed(order_by):
@@ -104,6 +107,20 @@ class OracleTable:
     def count(self, at: int | None = None) -> int:
         now = self.generation if at is None else at
         return sum(row.born <= now < row.died for row in self.rows)
+
+    def _in_range(self, value: Any, column: str, lo: Any, hi: Any) -> bool:
+        """Null and NaN lie in no range, but in one that is open on both sides."""
+        if lo is None and hi is None:
+            return True
+        if value is None or value != value:
+            return False
+        if isinstance(self.rule, Ip) and column == self.rule.column:
+            value, lo, hi = (None if one is None else address(one) for one in (value, lo, hi))
+        type_ = value_type(self.schema.field(column).type)
+        if column == self.time_column or pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+            unit = self.unit if column == self.time_column else _unit(type_)
+            return _between(value, *(None if one is None else moment(one, unit) for one in (lo, hi)))
+        return _between(natural(value), natural(lo), natural(hi))
 
     # ---- keys -------------------------------------------------------------------------------------------
 
