@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOAK = os.environ.get("TIDEWHEEL_SOAK") == "1"
 
@@ -28,8 +32,11 @@ settings.load_profile("soak" if SOAK else "ci")
 
 
 HERE = Path(__file__).parent
+_USES_SPARK = re.compile(r"\(.*\bspark: SparkSession\b|getfixturevalue\(\"spark\"\)")
 SPARK_FILES = {
-    str(f.relative_to(HERE.parent)) for f in HERE.rglob("test_*.py") if "tests.integration.spark_session import" in f.read_text()
+    str(f.relative_to(HERE.parent))
+    for f in HERE.rglob("test_*.py")
+    if _USES_SPARK.search(text := f.read_text()) and "def spark(" not in text
 }
 """They share one session, which belongs to a process: one worker has all of them, and no other starts a Java for them."""
 
@@ -95,3 +102,12 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """The one session of this process."""
+    from tests.integration.spark_session import shared_session
+
+    with shared_session() as session:
+        yield session

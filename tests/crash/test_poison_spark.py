@@ -28,7 +28,6 @@ from tests.conftest import SOAK
 from tests.crash.campaign_mishaps import kill_owner
 from tests.crash.poison_child import texts
 from tests.crash.poison_frames import TABLES, Frame, file, frame
-from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.cluster.start_owner import summon
 from tidewheel.testing.probe import Probe
 
@@ -184,7 +183,7 @@ def _begins_with_ours(said: str) -> bool:
 
 
 @pytest.mark.timeout(3600 if SOAK else 300)
-def test_poison_through_spark_is_refused_or_right_and_every_good_row_survives(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_poison_through_spark_is_refused_or_right_and_every_good_row_survives(spark: SparkSession, tmp_path: Path) -> None:
     print(f"TIDEWHEEL_SEED={SEED}")
     began = time.monotonic()
     campaign = Campaign(spark, tmp_path)

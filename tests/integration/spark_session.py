@@ -41,8 +41,9 @@ def absolute(text: str, folder: Path) -> str:
     return re.sub(r'"((?:data|checkpoints)/[^" ]*|copy)"', lambda found: f'"{folder}/{found[1]}"', text)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+@contextmanager
+def shared_session() -> Iterator[SparkSession]:
+    """The session, for the fixture `spark`; no stream is left in it."""
     before = os.getcwd()
     os.chdir(_java_s_folder())
     try:

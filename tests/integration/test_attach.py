@@ -13,16 +13,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tests.integration.attaching import MANY, SCHEMA, SPEC, eventually, rows
 from tests.integration.owners import OwnerProcess
 from tidewheel.cluster import address, listener, requests
 from tidewheel.cluster.address import Address, Door
@@ -33,48 +33,8 @@ from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.errors import ClosedError, FencedError, InputError, NotFoundError, OwnedError, OwnerLostError, StagingLostError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
-from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
 from tidewheel.testing.probe import Probe, connection_of, engine_of, listener_of, sessions_of, tables_of
-
-SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64())])
-SPEC = make_spec("t", SCHEMA, time="ts", key="id")
-MANY = 300_000
-
-
-def rows(n: int, start: int = 0) -> pa.RecordBatch:
-    i = np.arange(start, start + n)
-    return pa.record_batch([i % 100, pa.array(i, pa.timestamp("us")), i / 2], schema=SCHEMA)
-
-
-def eventually(what: Callable[[], Any], seconds: float = 20.0) -> bool:
-    give_up = time.monotonic() + seconds
-    while not what() and time.monotonic() < give_up:
-        time.sleep(0.01)
-    return bool(what())
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return (tmp_path / "wh").resolve()
-
-
-@pytest.fixture
-def owned(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnedEngine]:
-    """An owner in this very process: whoever attaches to it goes over the wire all the same."""
-    monkeypatch.setattr("tidewheel.cluster.handlers._SOON", 60.0)  # few rows come with their answer, however slow the machine is
-    engine = OwnedEngine(root, Settings())
-    assert listener_of(engine).wait(60)
-    assert listener_of(engine).failure is None
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def attached(owned: OwnedEngine) -> Iterator[AttachedEngine]:
-    engine = attach(owned.root)
-    yield engine
-    engine.close()
 
 
 def results(engine: OwnedEngine) -> int:
@@ -480,8 +440,9 @@ def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, att
     assert error.value.retryable
 
 
-def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
+def test_an_owner_does_not_wait_for_who_does_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is stopped while it takes rows."""
+    monkeypatch.setattr(listener, "PATIENCE", 1.0)
     owned = OwnedEngine(root, Settings())
     assert listener_of(owned).wait(60)
     Probe(owned.create(SPEC, "error")).insert(rows(3_000_000))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.integration.test_attach import MANY, SCHEMA, SPEC, attached, eventually, listener, owned, root, rows  # noqa: F401
+from tests.integration.attaching import SCHEMA, SPEC, eventually, rows
 from tidewheel.cluster import address
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
@@ -30,7 +30,7 @@ from tidewheel.testing.probe import Probe, listener_of, tables_of
 
 
 @pytest.fixture(params=["local", "attached"])
-def engine(request: pytest.FixtureRequest, owned: OwnedEngine) -> Iterator[Engine]:  # noqa: F811
+def engine(request: pytest.FixtureRequest, owned: OwnedEngine) -> Iterator[Engine]:
     if request.param == "local":
         yield owned
         return
@@ -100,7 +100,7 @@ def test_changes(table: Probe) -> None:
     assert table.rows_by_generation(1, 3, 15) == [(2, 10)]
 
 
-def test_a_load_that_comes_to_nothing(table: Probe, owned: OwnedEngine) -> None:  # noqa: F811
+def test_a_load_that_comes_to_nothing(table: Probe, owned: OwnedEngine) -> None:
     load = table.begin_load()
     assert load.chunk_bytes == owned.settings.chunk_bytes
     (owned.root / load.folder).mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def test_a_load_that_comes_to_nothing(table: Probe, owned: OwnedEngine) -> None:
     assert not (owned.root / load.folder).exists()
 
 
-def test_staged_rows_keep_an_owner(owned: OwnedEngine) -> None:  # noqa: F811
+def test_staged_rows_keep_an_owner(owned: OwnedEngine) -> None:
     client = attach(owned.root)
     table = Probe(client.create(SPEC, "error"))
     table.stage(SliceId("s", "r", 0, 0, 0), [rows(1)], SCHEMA)
@@ -123,7 +123,7 @@ def test_staged_rows_keep_an_owner(owned: OwnedEngine) -> None:  # noqa: F811
 # ---- summoned owners ----------------------------------------------------------------------------------------
 
 
-def owner_of(root: Path) -> int:  # noqa: F811
+def owner_of(root: Path) -> int:
     door = address.read(root)
     assert door is not None
     return door.pid
@@ -141,10 +141,10 @@ def readable(process: subprocess.Popen[str]) -> bool:
     return bool(select.select([process.stdout], [], [], 0.1)[0])
 
 
-def test_an_owner_is_started_once_and_leaves_when_nobody_needs_it(root: Path) -> None:  # noqa: F811
+def test_an_owner_is_started_once_and_leaves_when_nobody_needs_it(root: Path) -> None:
     code = f"""
 from tidewheel.cluster.start_owner import summon
-engine = summon({str(root)!r}, idle=5.0)
+engine = summon({str(root)!r}, idle=2.0)
 print(engine.epoch, flush=True)
 input()
 engine.close()
@@ -152,7 +152,7 @@ engine.close()
     command = [sys.executable, "-c", code]
     crowd = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     give_up = time.monotonic() + 120
-    engine = summon(root, idle=5.0)
+    engine = summon(root, idle=2.0)
     Probe(engine.create(SPEC, "open")).insert(rows(1000), "one")
     pid = owner_of(root)
     while any(process.poll() is None for process in crowd) and time.monotonic() < give_up:
@@ -177,7 +177,7 @@ engine.close()
         attach(root)
 
 
-def test_an_owner_that_cannot_be(root: Path) -> None:  # noqa: F811
+def test_an_owner_that_cannot_be(root: Path) -> None:
     root.mkdir()
     (root / "catalog.sqlite").write_text("nothing of the kind" * 1000)
     with pytest.raises(StorageError, match=r"says in .*owner\.log: .*is not a Tidewheel catalog"):
@@ -187,7 +187,7 @@ def test_an_owner_that_cannot_be(root: Path) -> None:  # noqa: F811
         summon(root.parent / "file")
 
 
-def test_an_owner_that_is_there_is_used(owned: OwnedEngine) -> None:  # noqa: F811
+def test_an_owner_that_is_there_is_used(owned: OwnedEngine) -> None:
     engine = summon(str(owned.root))
     assert isinstance(engine, AttachedEngine)
     assert owner_of(owned.root) == os.getpid()
@@ -197,7 +197,7 @@ def test_an_owner_that_is_there_is_used(owned: OwnedEngine) -> None:  # noqa: F8
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_everybody_is_told_the_same(owned: OwnedEngine) -> None:  # noqa: F811
+def test_everybody_is_told_the_same(owned: OwnedEngine) -> None:
     """Several processes insert and ask at once."""
     owned.create(SPEC, "error")
     code = f"""

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import SOAK
 from tests.integration.pages import blocks, read_here
-from tests.integration.spark_session import absolute, lent, spark  # noqa: F401
+from tests.integration.spark_session import absolute, lent
 
 DOCS = Path(__file__).parents[2] / "docs"
 NEED_BROKER = {"kafka"}

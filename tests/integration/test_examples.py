@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.spark_session import absolute, lent, spark  # noqa: F401
+from tests.integration.spark_session import absolute, lent
 from tidewheel.cluster import current_engine
 
 HOME = Path(__file__).parents[2]

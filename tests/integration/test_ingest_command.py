@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidewheel as tw
-from tests.integration.spark_session import lent, spark  # noqa: F401
+from tests.integration.spark_session import lent
 from tidewheel.surfaces import cli
 
 PATIENCE = 120.0
@@ -77,7 +77,7 @@ def here(session: SparkSession, arguments: list[str], capsys: pytest.CaptureFixt
     return code, told.out + told.err
 
 
-def test_it_runs_until_ctrl_c_and_goes_on(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_it_runs_until_ctrl_c_and_goes_on(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root, incoming = tmp_path / "wh", tmp_path / "in"
     incoming.mkdir()
     with tw.open(root):  # so that no owner outlives the test
@@ -107,7 +107,7 @@ def test_it_runs_until_ctrl_c_and_goes_on(spark: SparkSession, tmp_path: Path, c
         assert rows_in(root) == 15
 
 
-def test_an_error_names_the_log(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_an_error_names_the_log(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     with tw.open(tmp_path / "wh"):
         options = ["--option", "maxFilesPerTrigger=no", "--once"]

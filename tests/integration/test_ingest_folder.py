@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 import tidewheel as tw
 import tidewheel.spark as tws
-from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.errors import InputError, NotFoundError
 from tidewheel.spark.sources.stream_watch import Watch
 
@@ -53,7 +52,7 @@ def keys(table: tw.Table) -> list[int]:
     return sorted(table.query(columns=["plate"]).to_arrow()["plate"].to_pylist())
 
 
-def test_files_as_they_come(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_files_as_they_come(spark: SparkSession, tmp_path: Path) -> None:
     folder, root = tmp_path / "in", tmp_path / "wh"
     put(folder, "a.csv", csv(0, 1000))
     with tw.open(root) as wh:  # so that no owner outlives the test
@@ -97,7 +96,7 @@ def test_files_as_they_come(spark: SparkSession, tmp_path: Path) -> None:  # noq
         assert taxi.insert([], package=f"file:{folder}/a.csv").duplicate and stream.startswith("taxi-")
 
 
-def test_one_file(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_one_file(spark: SparkSession, tmp_path: Path) -> None:
     """As `tidewheel create --from FILE` advises."""
     put(tmp_path, "a.csv", csv(0, 100))
     put(tmp_path, "b.csv", csv(100, 100))
@@ -106,7 +105,7 @@ def test_one_file(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
         assert keys(wh.table("taxi")) == list(range(100))
 
 
-def test_what_cannot_work_is_said_at_once(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_what_cannot_work_is_said_at_once(spark: SparkSession, tmp_path: Path) -> None:
     folder, path = tmp_path / "in", tmp_path / "wh" / "t"
     make = {"time": "ts", "key": "plate"}
     with tw.open(tmp_path / "wh") as wh:
@@ -128,7 +127,7 @@ def test_what_cannot_work_is_said_at_once(spark: SparkSession, tmp_path: Path) -
             tws.ingest(spark, str(folder), path, **make)
 
 
-def test_rate_and_socket(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_rate_and_socket(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh, socket.create_server(("127.0.0.1", 0)) as server:
         ticks = tws.ingest(spark, "rate://500", tmp_path / "ticks", time="timestamp", key="value")
         ready = threading.Event()

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 import tidewheel as tw
 import tidewheel.spark as tws
 from tests.conftest import SOAK
-from tests.integration.spark_session import spark  # noqa: F401
 from tests.integration.test_docs import read
 from tests.integration.test_examples import run_here
 from tests.servers.kafka import JARS, Broker
@@ -31,7 +30,7 @@ MESSAGES = 1_000_000 if SOAK else 12_000
 
 
 @pytest.fixture(scope="module")
-def broker(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:  # noqa: F811
+def broker(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     scala = Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")
     try:
         jars = [*resolve(spark, JARS), *scala]
@@ -65,7 +64,7 @@ def is_bad(i: int) -> bool:
     return i % 997 == 0 or i % 1009 == 0 or i % 1013 == 0
 
 
-def test_every_message_once_over_restarts(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
+def test_every_message_once_over_restarts(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Two topics, broken messages, and a stream that is stopped in the middle of its batches."""
     for topic in ("rides", "more"):
         broker.create(topic, 2)
@@ -138,7 +137,7 @@ def avro(plate: int) -> bytes:
     return out.getvalue()
 
 
-def test_payloads_keys_and_headers(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
+def test_payloads_keys_and_headers(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """One stream per format into one table, each with what is around its messages."""
     fields = [*SCHEMA, pa.field("driver", pa.string()), pa.field("_headers", pa.map_(pa.string(), pa.string()))]
     fields += [pa.field("_timestamp", pa.timestamp("us", "UTC"))]
@@ -168,7 +167,7 @@ def test_payloads_keys_and_headers(spark: SparkSession, broker: Broker, tmp_path
     assert rejects["avro/0@2"]["reason"] == "is empty" and rejects["arrow/0@1"]["row"] == "?"
 
 
-def test_a_table_is_made_from_the_first_messages_or_it_is_said_why_not(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
+def test_a_table_is_made_from_the_first_messages_or_it_is_said_why_not(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     broker.create("odd", 1)
     source = f"kafka://{broker.address}/odd"
     with tw.open(tmp_path) as wh:
@@ -199,7 +198,7 @@ def test_a_table_is_made_from_the_first_messages_or_it_is_said_why_not(spark: Sp
             tws.ingest(spark, f"kafka://{broker.address}/rides", tmp_path / "odd", name=name)
 
 
-def test_the_example(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
+def test_the_example(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     broker.create("example", 1)
     broker.send("example", [b'{"plate": %d, "ts": "2026-01-05T08:00:0%dZ", "speed": 50}' % (i, i) for i in range(5)] + [b"{"])
     example = Path(__file__).parents[2] / "examples" / "kafka_stream.py"
@@ -207,7 +206,7 @@ def test_the_example(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
     assert out.splitlines()[-1].startswith("5 rows, 1 rejected, newest: [{'plate': 4, 'speed': 50")
 
 
-def test_the_page(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:  # noqa: F811
+def test_the_page(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """docs/kafka.md, with a broker that is there."""
     broker.create("page", 2)
     broker.send("page", [ride(i) for i in range(1, 2000)])

@@ -41,11 +41,6 @@ def ids(engine: OwnedEngine) -> list[int]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return (tmp_path / "wh").resolve()
-
-
-@pytest.fixture
 def engines() -> Iterator[Callable[..., OwnedEngine]]:
     """Makes owners, and closes what the test leaves of them."""
     made: list[OwnedEngine] = []

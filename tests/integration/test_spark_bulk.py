@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.integration.spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 
@@ -21,7 +20,7 @@ from pyspark.sql import functions as f
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.float64()), ("name", pa.string())])
 
 
-def frame(spark: SparkSession, rows: int, start: int = 0, parts: int = 2) -> DataFrame:  # noqa: F811
+def frame(spark: SparkSession, rows: int, start: int = 0, parts: int = 2) -> DataFrame:
     """Rows with k = 0, 1, 2 … from `start` on."""
     n = f.col("id")
     return spark.range(start, start + rows, 1, parts).select(
@@ -47,7 +46,7 @@ def save(df: DataFrame, path: Path | str, mode: str | None = "append", **options
 MAKE = {"time": "ts", "key": "k"}
 
 
-def test_a_table_is_made_when_the_options_say_how(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_a_table_is_made_when_the_options_say_how(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh:
         with pytest.raises(PySparkException, match=r"no table 'taxi'(.|\n)*say which columns are its time and its key"):
             save(frame(spark, 10), tmp_path / "taxi")
@@ -59,7 +58,7 @@ def test_a_table_is_made_when_the_options_say_how(spark: SparkSession, tmp_path:
     assert keys(tmp_path) == list(range(10))
 
 
-def test_the_four_modes(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_the_four_modes(spark: SparkSession, tmp_path: Path) -> None:
     """`save` without a mode means errorifexists. Of these Spark itself knows only append and overwrite for Python sources."""
     path = tmp_path / "taxi"
     with tw.open(tmp_path) as wh:
@@ -81,7 +80,7 @@ def test_the_four_modes(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F
     assert staged(tmp_path) == []
 
 
-def test_an_overwrite_also_takes_fresh_rows(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_an_overwrite_also_takes_fresh_rows(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh:
         taxi = wh.create_table("taxi", SCHEMA, time="ts", key="k")
         taxi.insert([{"k": -1, "ts": 0, "v": 0.0, "name": "fresh"}])
@@ -90,7 +89,7 @@ def test_an_overwrite_also_takes_fresh_rows(spark: SparkSession, tmp_path: Path)
         assert keys(tmp_path) == [-2, 0, 1, 2, 3, 4]
 
 
-def test_many_chunks_one_commit(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_many_chunks_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     settings = tw.Settings(chunk_bytes=64 << 10)
     with tw.open(tmp_path, settings=settings) as wh:
         taxi = wh.create_table("taxi", SCHEMA, time="ts", key="k")
@@ -107,7 +106,7 @@ def test_many_chunks_one_commit(spark: SparkSession, tmp_path: Path) -> None:  #
 
 
 @pytest.mark.parametrize("key", ["zorder(x, y, 0, 0, 1, 1)", "ip(address)", "name"])
-def test_keys_of_all_kinds(spark: SparkSession, tmp_path: Path, key: str) -> None:  # noqa: F811
+def test_keys_of_all_kinds(spark: SparkSession, tmp_path: Path, key: str) -> None:
     df = frame(spark, 1000).select(
         "k", "ts", f.concat(f.lit("taxi-"), f.col("k")).alias("name"), (f.col("k") / 1000).alias("x"), f.rand(1).alias("y"),
         f.concat(f.lit("10.0."), f.col("k") % 256, f.lit(".1")).alias("address"),
@@ -126,7 +125,7 @@ def test_keys_of_all_kinds(spark: SparkSession, tmp_path: Path, key: str) -> Non
         assert wh.check().ok
 
 
-def test_bad_rows_stop_a_load_or_are_kept(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_bad_rows_stop_a_load_or_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     bad = frame(spark, 100).withColumn("k", f.when(f.col("k") % 10 == 3, None).otherwise(f.col("k")))
     with tw.open(tmp_path) as wh:
         taxi = wh.create_table("taxi", SCHEMA, time="ts", key="k")
@@ -141,7 +140,7 @@ def test_bad_rows_stop_a_load_or_are_kept(spark: SparkSession, tmp_path: Path) -
         assert all("no value in the key column" in one["reason"] for one in rejects)
 
 
-def test_nothing_remains_of_a_failed_job(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_nothing_remains_of_a_failed_job(spark: SparkSession, tmp_path: Path) -> None:
     def fail(batches: Any) -> Any:
         for n, batch in enumerate(batches):
             if n == 3:
@@ -162,7 +161,7 @@ def test_nothing_remains_of_a_failed_job(spark: SparkSession, tmp_path: Path) ->
         assert wh.check().ok
 
 
-def test_unknown_options_and_places(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_unknown_options_and_places(spark: SparkSession, tmp_path: Path) -> None:
     df = frame(spark, 1)
     with pytest.raises(PySparkException, match=r"unknown option 'tmie'.*Did you mean 'time'(.|\n)*onBad"):
         save(df, tmp_path / "taxi", tmie="ts")
@@ -176,7 +175,7 @@ def test_unknown_options_and_places(spark: SparkSession, tmp_path: Path) -> None
         save(df, "s3://bucket/wh/taxi", **MAKE)
 
 
-def test_warehouse_and_table_as_options(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_warehouse_and_table_as_options(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path):
         df = frame(spark, 3)
         df.write.format("Tidewheel").mode("append").options(WAREHOUSE=str(tmp_path), tAbLe="taxi", TIME="ts", key="k").save()
@@ -184,7 +183,7 @@ def test_warehouse_and_table_as_options(spark: SparkSession, tmp_path: Path) -> 
         assert keys(tmp_path) == [0, 0, 1, 1, 2, 2]
 
 
-def test_other_schema(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_other_schema(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh:
         wh.create_table("taxi", SCHEMA, time="ts", key="k")
         with pytest.raises(
@@ -195,7 +194,7 @@ def test_other_schema(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F81
         assert keys(tmp_path) == [0, 1]
 
 
-def test_columns_that_are_not_there_are_null_and_text_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_columns_that_are_not_there_are_null_and_text_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's texts may hold any bytes."""
     with tw.open(tmp_path) as wh:
         taxi = wh.create_table("taxi", SCHEMA, time="ts", key="k")

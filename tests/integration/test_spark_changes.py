@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.integration.spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 
@@ -48,7 +47,7 @@ def batches(path: Path) -> int:
     return sum(name.isdecimal() for name in os.listdir(path / "checkpoint" / "commits"))
 
 
-def test_equals_the_table_under_inserts_flushes_and_restarts(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_equals_the_table_under_inserts_flushes_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     over = threading.Event()
     with tw.open(tmp_path / "wh", settings=tw.Settings(chunk_bytes=64 << 10)) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
@@ -88,7 +87,7 @@ def test_equals_the_table_under_inserts_flushes_and_restarts(spark: SparkSession
         assert copied(spark, tmp_path) == list(range(inserted[0] + 10))
 
 
-def test_so_many_rows_at_a_time(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_so_many_rows_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh") as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
         for n in range(10):
@@ -104,7 +103,7 @@ def test_so_many_rows_at_a_time(spark: SparkSession, tmp_path: Path) -> None:  #
         assert batches(tmp_path) == 4
 
 
-def test_where_to_begin(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_where_to_begin(spark: SparkSession, tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh") as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
         for n in range(3):
@@ -123,7 +122,7 @@ def test_where_to_begin(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F
             finish(spark, tmp_path, startingGeneration="-1")
 
 
-def test_into_another_table(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_into_another_table(spark: SparkSession, tmp_path: Path) -> None:
     """Source and sink of one kind, in one warehouse, with some columns only."""
     with tw.open(tmp_path / "wh") as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")

@@ -18,7 +18,6 @@ from hypothesis import strategies as s
 
 import tidewheel as tw
 from tests.conftest import examples
-from tests.integration.spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 
@@ -95,7 +94,7 @@ def numbers(df: DataFrame) -> list[int]:
 # ---- filters ----------------------------------------------------------------------------------------------
 
 
-def test_one_dataframe_many_questions(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_one_dataframe_many_questions(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     """Spark by itself would answer the later ones with what it planned for the first."""
     df = load(spark, root)
     data = some_rows()
@@ -149,7 +148,7 @@ def conditions(draw: s.DrawFn, depth: int = 1) -> str:
 
 @settings(max_examples=examples(2))
 @given(asked=s.lists(conditions(), min_size=10, max_size=10), table=s.sampled_from(["t", "z"]))
-def test_any_filter(spark: SparkSession, root: Path, asked: list[str], table: str) -> None:  # noqa: F811
+def test_any_filter(spark: SparkSession, root: Path, asked: list[str], table: str) -> None:
     """Spark reads through us and through nothing at all; all filters of an example in one job."""
     plain = spark.createDataFrame(some_rows().set_column(6, "u", some_rows()["u"].cast(pa.decimal128(20, 0))))
 
@@ -171,7 +170,7 @@ def test_any_filter(spark: SparkSession, root: Path, asked: list[str], table: st
         assert got[i] == expected[i], one
 
 
-def test_our_answers_too(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_our_answers_too(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     df, taxi = load(spark, root), wh.table("t")
     half = T0 + dt.timedelta(seconds=5)
     for where, query in (
@@ -185,7 +184,7 @@ def test_our_answers_too(spark: SparkSession, root: Path, wh: tw.Warehouse) -> N
 # ---- columns ----------------------------------------------------------------------------------------------
 
 
-def test_columns(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_columns(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     df = load(spark, root)
     assert df.columns == SCHEMA.names
     assert scanned(df.where("k > 3 and s = 'a'").groupBy("b").agg(f.sum("d"))) == {"b", "d"}
@@ -224,7 +223,7 @@ EVERY_TYPE: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-def test_every_type_there_and_back(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_every_type_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), *((name, type_) for name, (type_, _) in EVERY_TYPE.items())])
     rows = [{"k": i, "ts": T0, **{name: values[i] for name, (_, values) in EVERY_TYPE.items()}} for i in range(3)]
     with tw.open(tmp_path) as wh:
@@ -243,7 +242,7 @@ def test_every_type_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
         assert copied.equals(wh.table("here").query(order_by="k").to_arrow())
 
 
-def test_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("ns"))])
     with tw.open(tmp_path) as wh:
         wh.create_table("fine", schema, time="ts", key="k").insert(
@@ -279,7 +278,7 @@ def test_one_version_whatever_happens(tmp_path: Path) -> None:
         connections._forget_in_child()
 
 
-def test_counts_while_rows_arrive_and_move(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_counts_while_rows_arrive_and_move(spark: SparkSession, tmp_path: Path) -> None:
     over = threading.Event()
     with tw.open(tmp_path, settings=tw.Settings(chunk_bytes=64 << 10)) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
@@ -306,7 +305,7 @@ def test_counts_while_rows_arrive_and_move(spark: SparkSession, tmp_path: Path) 
 # ---- other ways to it -------------------------------------------------------------------------------------
 
 
-def test_sql_tables(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_sql_tables(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     """Spark's catalog forgets the path of such a table; its columns remember it."""
     few = sum(k < -40 for k in some_rows()["k"].to_pylist())
     try:
@@ -323,7 +322,7 @@ def test_sql_tables(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None: 
 
 
 @pytest.mark.parametrize("pushdown", ["true", "false"])
-def test_sessions_that_were_not_registered(spark: SparkSession, root: Path, wh: tw.Warehouse, pushdown: str) -> None:  # noqa: F811
+def test_sessions_that_were_not_registered(spark: SparkSession, root: Path, wh: tw.Warehouse, pushdown: str) -> None:
     """Right answers, if slower ones: Spark uses one plan for all questions there, so no filter may be in it."""
     name = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(name, pushdown)
@@ -336,7 +335,7 @@ def test_sessions_that_were_not_registered(spark: SparkSession, root: Path, wh: 
         spark.conf.set(name, "true")
 
 
-def test_no_such_table(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_no_such_table(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     with pytest.raises(PySparkException, match="there is no table 'tt'. Did you mean 't'"):
         load(spark, root, "tt")
     with pytest.raises(PySparkException, match="unknown option 'colums'"):
@@ -348,7 +347,7 @@ def test_no_such_table(spark: SparkSession, root: Path, wh: tw.Warehouse) -> Non
 # ---- errors -----------------------------------------------------------------------------------------------
 
 
-def test_errors_begin_with_their_sentence(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:  # noqa: F811
+def test_errors_begin_with_their_sentence(spark: SparkSession, root: Path, wh: tw.Warehouse) -> None:
     """Without the traceback of a process that nobody knows; those of other people's code stay whole, also in the same process."""
 
     def beginning(work: Callable[[], Any]) -> str:

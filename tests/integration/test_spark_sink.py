@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidewheel as tw
-from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.cluster.start_owner import summon
 from tidewheel.model.query import Query
 from tidewheel.testing.probe import Probe
@@ -82,7 +81,7 @@ def keys(tmp_path: Path) -> list[int]:
 MAKE = {"time": "ts", "key": "k"}
 
 
-def test_exactly_once_over_restarts_replays_and_other_splits(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_exactly_once_over_restarts_replays_and_other_splits(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     folder.arrive(3)
     with tw.open(tmp_path / "wh") as wh:
         run(folder.stream(spark), tmp_path, **MAKE)
@@ -118,7 +117,7 @@ def test_exactly_once_over_restarts_replays_and_other_splits(spark: SparkSession
         assert keys(tmp_path) == folder.rows
 
 
-def test_a_task_that_fails_half_way_is_tried_again(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_a_task_that_fails_half_way_is_tried_again(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     once = str(tmp_path / "failed")
 
     def fails_once(batches: Any) -> Any:
@@ -135,7 +134,7 @@ def test_a_task_that_fails_half_way_is_tried_again(spark: SparkSession, tmp_path
         assert keys(tmp_path) == folder.rows
 
 
-def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     """Nobody owns the warehouse but a process that the sink starts; it is killed again and again, between batches and during them."""
     folder.arrive(6)
     left = str(tmp_path / "kills")
@@ -179,7 +178,7 @@ def kill_owner(root: str) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_bad_rows_and_dead_letters(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_bad_rows_and_dead_letters(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     folder.arrive(2)
     rows = folder.stream(spark).select(
         f.when(f.col("k") % 100 == 7, None).otherwise(f.col("k")).alias("k"), "ts", "v",
@@ -198,7 +197,7 @@ def test_bad_rows_and_dead_letters(spark: SparkSession, tmp_path: Path, folder: 
         assert {one["origin"] for one in rejects} == {f"file:{k}" for k in folder.rows if k % 100 in (7, 8)}
 
 
-def test_said_before_the_first_row(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_said_before_the_first_row(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     folder.arrive()
     with tw.open(tmp_path / "wh") as wh:
         for options, why in (({}, "say which columns are its time and its key"), ({"stremName": "x"}, "Did you mean 'streamname'")):
@@ -214,7 +213,7 @@ def test_said_before_the_first_row(spark: SparkSession, tmp_path: Path, folder: 
             query.trigger(availableNow=True).start(str(tmp_path / "wh" / "taxi")).awaitTermination(120)
 
 
-def test_a_name_for_the_stream(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_a_name_for_the_stream(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     """With a name of its own a stream is the same one also after its checkpoint was lost."""
     folder.arrive(2)
     with tw.open(tmp_path / "wh"):
@@ -224,7 +223,7 @@ def test_a_name_for_the_stream(spark: SparkSession, tmp_path: Path, folder: Fold
         assert keys(tmp_path) == folder.rows
 
 
-def test_a_table_that_is_dropped_and_made_anew(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_a_table_that_is_dropped_and_made_anew(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     """Spark's Python processes outlive queries, and must not hold on to a table that is gone."""
     with tw.open(tmp_path / "wh") as wh:
         folder.arrive()
@@ -235,7 +234,7 @@ def test_a_table_that_is_dropped_and_made_anew(spark: SparkSession, tmp_path: Pa
         assert keys(tmp_path) == folder.rows
 
 
-def test_large_slices_become_chunks(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:  # noqa: F811
+def test_large_slices_become_chunks(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     """A task of 24 MB writes chunks, beside one that is small; a row that does not fit is a reject, once."""
     large, small = 600_000, 1000
     ids = pa.array(range(large + small), pa.int64())

@@ -16,6 +16,7 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.model.arrays import unified
+from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.testing.oracle import OracleTable, plain, rows_of, same_rows, value_type
 from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import KEY, KEY_TYPES, PAYLOADS, SERIAL, SIGN, TIME, VIEWS, Stream, TableCase
@@ -215,7 +216,7 @@ def test_a_package_is_remembered_when_another_insert_comes_between(tmp_path: Pat
 
 def test_many_blocks(wh: tw.Warehouse) -> None:
     """More rows than one checksummed block holds, strings and nulls at block ends included."""
-    n = 50_000
+    n = BLOCK_ROWS + 2000
     rng = np.random.default_rng(5)
     schema = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("s", pa.string()), ("b", pa.bool_()), ("l", pa.list_(pa.int32()))])
     keys, texts = rng.integers(0, 1000, n), [None if i % 7 == 0 else "x" * (i % 5) for i in range(n)]

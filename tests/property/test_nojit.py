@@ -23,6 +23,7 @@ from tidewheel.model.text.kernels import byte_codes
 assert not hasattr(byte_codes, "signatures"), "compiled after all"
 from tidewheel.model.query import Query
 from tidewheel.testing.oracle import OracleTable, same_rows
+from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, Stream, TableCase
 
 common = [(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), ("s", pa.string()), ("b", pa.bool_()),

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.conftest import SOAK
+from tests.conftest import SOAK, examples
 from tidewheel.cluster import current_engine
 from tidewheel.env.disk import Disk
 from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
@@ -331,7 +331,7 @@ def test_while_rows_come_in_and_tables_go(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         try:
-            give_up = time.monotonic() + 4
+            give_up = time.monotonic() + examples(2)
             turn = 0
             while time.monotonic() < give_up or turn < 2:
                 before = acknowledged[0]

@@ -23,6 +23,7 @@ import pytest
 import xxhash
 
 import tidewheel as tw
+from tests.conftest import examples
 from tidewheel.chunk.format import HEADER_KEY, INDEX_KEY, Header, column_checksums, pack_index, unpack_index
 from tidewheel.chunk.writer import body_of, frame_checksum
 from tidewheel.env.disk import Disk
@@ -589,7 +590,7 @@ def test_while_rows_are_inserted_flushed_replaced_and_dropped(tmp_path: Path) ->
         for thread in threads:
             thread.start()
         try:
-            give_up = time.monotonic() + 4
+            give_up = time.monotonic() + examples(2)
             rounds = 0
             while time.monotonic() < give_up:
                 report = wh.check(repair=rounds % 2 == 0)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.operations import LastBatch
 from tidewheel.errors import OwnerLostError
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
@@ -90,5 +91,5 @@ def test_a_load_that_may_have_been_committed_is_not_committed_again(
 def test_what_may_be_asked_twice_is(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Probe(owned.table("t")).streams
     monkeypatch.setattr(streams, "last", leaves := Leaves(streams.last, untouched=False))
-    assert connections.call(place, lambda table: Probe(table).last_batch("s")) is None
+    assert connections.do(place, LastBatch("s")) is None
     assert leaves.times == 2

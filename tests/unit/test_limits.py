@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ SLOW = f"{DIGEST} <> ''"
 """An expression that takes many seconds over all rows."""
 
 
+@cache
 def rows(n: int = N) -> pa.Table:
     """Keys in an order that has nothing to do with time."""
     i = np.arange(n)
@@ -92,9 +94,12 @@ READS: dict[str, Callable[[tw.Table, Any], Any]] = {
 
 
 @pytest.fixture
-def everything_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes no time here would take long with more rows."""
-    monkeypatch.setattr(ordering, "sort", slowly(ordering.sort, 4))
+def everything_slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A sort takes no time here and would take long with more rows: this one takes until the test is over, in a thread of its own."""
+    over, sort = threading.Event(), ordering.sort
+    monkeypatch.setattr(ordering, "sort", lambda *args, **more: (over.wait(60), sort(*args, **more))[1])
+    yield
+    over.set()
 
 
 class TestTimeout:

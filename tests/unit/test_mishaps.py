@@ -265,7 +265,7 @@ def test_the_region_index_serves_text_keys_too(tmp_path: Path, monkeypatch: pyte
         for i in range(30):
             table.insert([{"k": f"plate-{j:04d}", "ts": i * 100 + j} for j in range(50)])
             table.flush()
-        chunks = Probe(table).chunks
+        chunks = Probe(table).version.chunks
         assert len(chunks.coders) == 1 and chunks.index is not None
         found = table.query(key=("plate-0010", "plate-0012"), time=(1000, 1199))
         assert len(found.to_arrow()) == 6 and found.stats.regions_read <= 3

@@ -307,21 +307,21 @@ def test_packages_of_rows_that_left_are_still_known(wh: tw.Warehouse) -> None:
 def test_many_masks_over_one_chunk(tmp_path: Path, mapped: bool) -> None:
     with tw.open(tmp_path / "wh", settings=tw.Settings(leaf_rows=16, map_chunks=mapped)) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
-        table.insert(rows(0, 2999))
+        table.insert(rows(0, 1199))
         table.flush()
-        for start in range(0, 3000, 10):
+        for start in range(0, 1200, 10):
             table.replace(rows(start, start, 1), time=seconds(start, start + 4))
-        assert len(Probe(table).version.masks) == 300
-        assert marks(table.query()) == {0: 1500, 1: 300} and table.rows == 1800
+        assert len(Probe(table).version.masks) == 120
+        assert marks(table.query()) == {0: 600, 1: 120} and table.rows == 720
         assert marks(table.query(time=seconds(1000, 1012))) == {0: 5, 1: 2}
-        assert marks(table.query(time=seconds(1000, 1999), on_corrupt="skip")) == {0: 500, 1: 100}
-        assert table.query(aggregate={"n": "sum(n)", "c": "count(*)"}).to_pylist() == [{"n": 300, "c": 1800}]
-        assert len(table.query(key=(0, 500), where="n = 0", time=seconds(0, 1999))) == sum(
-            s % 10 >= 5 and s * 7919 % 1000 <= 500 for s in range(2000)
+        assert marks(table.query(time=seconds(200, 1199), on_corrupt="skip")) == {0: 500, 1: 100}
+        assert table.query(aggregate={"n": "sum(n)", "c": "count(*)"}).to_pylist() == [{"n": 120, "c": 720}]
+        assert len(table.query(key=(0, 500), where="n = 0", time=seconds(0, 999))) == sum(
+            s % 10 >= 5 and s * 7919 % 1000 <= 500 for s in range(1000)
         )
-        assert wh.sql("SELECT count(*) AS c, min(ts) AS a, max(n) AS n FROM t").to_arrow().to_pylist()[0]["c"] == 1800
+        assert wh.sql("SELECT count(*) AS c, min(ts) AS a, max(n) AS n FROM t").to_arrow().to_pylist()[0]["c"] == 720
         pin = Probe(table).pin()
-        assert len({chunk.id for chunk in pin.chunks}) == len(pin.chunks) == 301
+        assert len({chunk.id for chunk in pin.chunks}) == len(pin.chunks) == 121
         Probe(table).unpin(pin.id)
 
 

@@ -21,6 +21,7 @@ import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.model.conditions import Comparison, HasText, Negation
 from tidewheel.model.schema import TableSpec, make_spec
+from tidewheel.testing.probe import Probe
 
 pytest.importorskip("pyspark")
 
@@ -336,12 +337,12 @@ def test_no_row_is_lost_and_none_too_many(
                 assert not wanted
                 return
             query = question.query(["n"])
-            got = table._engine.query(query).to_arrow()["n"].to_pylist()
+            got = Probe(table).query(query).to_arrow()["n"].to_pylist()
             assert len(set(got)) == len(got)
             assert wanted <= set(got)
             assert {n for n in got if all(holds(one, data[n]) for one in left)} == wanted
             if question.keys is not None:
-                parts = [table._engine.query(replace(query, key=keys)).to_arrow()["n"].to_pylist() for keys in question.keys]
+                parts = [Probe(table).query(replace(query, key=keys)).to_arrow()["n"].to_pylist() for keys in question.keys]
                 again = [n for part in parts for n in part]
                 assert len(set(again)) == len(again) and wanted <= set(again) <= set(got)
         finally:

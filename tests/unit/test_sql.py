@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tests.conftest import examples
 from tests.sql_tables import DAY, TAXI, taxi_rows, with_taxi
 from tidewheel.sql.direct_result import DirectResult
 
@@ -184,7 +185,7 @@ def test_all_tables_are_read_at_one_moment(wh: tw.Warehouse) -> None:
     thread = threading.Thread(target=insert)
     thread.start()
     try:
-        for _ in range(100):
+        for _ in range(examples(40)):
             a, b = wh.sql("SELECT (SELECT count(*) FROM first) AS a, (SELECT count(*) FROM second) AS b").to_pylist()[0].values()
             assert 0 <= a - b <= 1
             b, a = wh.sql("SELECT (SELECT count(*) FROM second) AS b, (SELECT count(*) FROM first) AS a").to_pylist()[0].values()

@@ -29,7 +29,7 @@ from tidewheel.sql.statement import Statement, parse, remembered
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 MOST = 200 << 20
-SECONDS = 3.0 if SOAK else 1.0
+SECONDS = 3.0 if SOAK else 0.5
 
 SAMPLE = (
     "replace",

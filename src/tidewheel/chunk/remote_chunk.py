@@ -36,7 +36,7 @@ from tidewheel.env.store import Range, RangeReader, remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
 from tidewheel.model.codes import Codes, KeyCoder, fixed
-from tidewheel.model.pieces import OTHER, Loaded, Probe, Row, Shape
+from tidewheel.model.pieces import OTHER, Loaded, Row, Scannable, Shape
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
 
@@ -126,7 +126,7 @@ class RemoteChunk:
         frame: Frame = self._cache.get_or_load(((self.record.id, FRAME, 0), 0), self._read_frame)
         return frame
 
-    def probe(self, asked: Row, klo: Codes, khi: Codes, mode: int, lost: Array | None = None) -> Probe:
+    def probe(self, asked: Row, klo: Codes, khi: Codes, mode: int, lost: Array | None = None) -> Scannable:
         """Complete a query's copy of `row` so that the scan kernel can walk it.
 
         klo, khi are the key intervals under this chunk's coder; mode says which rows are checked by value later. `lost`
@@ -144,9 +144,9 @@ class RemoteChunk:
         row[p.ZONES], row[p.ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[p.MASKS], row[p.MASK_START], row[p.MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
         row[p.OPEN] = 1
-        return Probe(row, (frame, leaves, keys[1], times[1]))
+        return Scannable(row, (frame, leaves, keys[1], times[1]))
 
-    def with_generations(self, probe: Probe, positions: Codes, lengths: Codes) -> Probe:
+    def with_generations(self, probe: Scannable, positions: Codes, lengths: Codes) -> Scannable:
         """The same, with the generations of the rows in these segments, and in their leaves."""
         frame, column = self.frame(), generation_column(self._spec)
         chosen = _fragments(frame, *_span(frame.edges, positions, lengths))
@@ -154,7 +154,7 @@ class RemoteChunk:
         address, keep = _spread(frame, column, chosen, arrays)
         row = probe.row.copy()
         row[p.GENERATIONS], row[p.GENERATION_WIDTH] = address, frame.places[column].width
-        return Probe(row, (*probe.keep, keep))
+        return Scannable(row, (*probe.keep, keep))
 
     def reach(self, positions: Codes, lengths: Codes) -> tuple[Codes, Codes]:
         """The rows [lo, hi) that are loaded for each segment: whole leaves."""

@@ -28,19 +28,25 @@ _UNKNOWN = {
 def lost_during(request: Any, root: Path, why: str) -> OwnerLostError:
     """What to tell whoever waits for the answer to a request."""
     untouched = any(text in why for text in _NEVER_SENT)
-    what = type(request).__name__
+    what = _asked(request)
     known = "nothing was done" if untouched else _UNKNOWN.get(what, "ask again")
     return OwnerLostError(f"the owner of the warehouse {root} was lost during {what} ({why}); {known}", untouched=untouched)
 
 
 def late_during(request: Any, root: Path, seconds: float) -> LimitError:
     """The same if the owner did not answer in time. It may still do what it was asked to, when it goes on."""
-    what = type(request).__name__
+    what = _asked(request)
     return LimitError(
         f"{what} took longer than its timeout of {seconds:g} s: the owner of the warehouse {root} did not answer; "
         f"{_UNKNOWN.get(what, 'ask again')}",
         retryable=True,
     )
+
+
+def _asked(request: Any) -> str:
+    """The name of what was asked for: an operation goes by its own name, not by that of the request that carries it."""
+    carried = (getattr(request, part, None) for part in ("operation", "question", "delivery"))
+    return type(next((one for one in carried if one is not None), request)).__name__
 
 
 def reason(error: BaseException) -> str:

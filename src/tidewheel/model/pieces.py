@@ -62,7 +62,7 @@ class Holder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class Scannable:
     """A descriptor that can be scanned. Keys and times are there only for the leaves that the query cuts."""
 
     row: Row
