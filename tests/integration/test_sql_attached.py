@@ -334,10 +334,10 @@ def test_rows_that_do_not_satisfy_a_condition_do_not_cross(
 ) -> None:
     """More are read than come with an answer, in a tree and in chunks."""
     owner, client = both
-    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
-    table.insert(some(0, 4000), None, "error")
+    table = Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error"))
+    table.insert(some(0, 4000))
     table.flush()
-    table.insert(some(4000, 1000), None, "error")
+    table.insert(some(4000, 1000))
     crossed = 0
     read = AttachedResult._batches
 
