@@ -8,11 +8,11 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError, SchemaError
 from tidewheel.model.rule_text import key_of, time_of
 from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec, ZOrder, epoch, make_spec, nearest
 from tidewheel.sql.ddl import CreateTable, Named
-from tidewheel.sql.error_text import pointed
 
 OPTIONS = ("time", "key", "bounds", "partition")
 

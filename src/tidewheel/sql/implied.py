@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.read.bounded import arguments, walk
-from tidewheel.sql import nodes, prefixes, spans
+from tidewheel.duck import nodes
+from tidewheel.duck.nodes import Node, arguments, walk
 from tidewheel.sql import predicates as where
+from tidewheel.sql import prefixes, spans
 from tidewheel.sql.boxes import MOST_BOXES
 from tidewheel.sql.folding import Folder
-from tidewheel.sql.nodes import Node
 from tidewheel.sql.scopes import Column, Scope
 
 _NAMES = {op: name for name, op in where.OF_TREE.items()}

@@ -7,9 +7,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidewheel.duck.error_text import said_by_duckdb
+from tidewheel.duck.parser import parser
 from tidewheel.errors import QueryError
-from tidewheel.sql.error_text import said_by_duckdb
-from tidewheel.sql.parser import parser
 
 _KEPT = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
