@@ -57,9 +57,6 @@ class RowFunctions:
             found.setdefault(name.lower(), []).append((kind[0], kind[1], kind[2]))
         return found
 
-    def names(self) -> list[str]:
-        return sorted(self._all())
-
     def _kind(self, name: str) -> str:
         """`row`, `moment`, `aggregate`, `window`, `changing` or `process`; `unknown` if there is no function of that name."""
         if name in ABOUT_THE_PROCESS:
