@@ -34,11 +34,12 @@ quick: setup  ## the unit and property tests, without Java
 test: lint  ## set up, lint, then all tests, the campaigns in their short form
 	@$(PYTEST)
 
-lint: setup  ## ruff, mypy and the import contracts
+lint: setup  ## ruff, mypy, the import contracts, and the pages' widths and links
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports
+	@$(PY) -m tests.prose
 
 bench: setup  ## the benchmarks, on the data sets in DATA=folder
 	@$(PY) -m benchmarks --data $(DATA)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import tidewheel as tw
 from benchmarks.report import Bar, Options, Report
 from tidewheel.chunk.mappings import MAPPINGS
+from tidewheel.testing.probe import Probe
 from tidewheel.write.chunk_maker import ChunkMaker
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.float64())])
@@ -117,7 +118,7 @@ SHOWN = ("open_s", "close_s", "insert_ms", "flush_ms", "cold_ms", "warm_ms", "sc
 def _make_chunks(root: Path, count: int) -> None:
     """As a bulk load does it, with one commit: a flush for each would take ten minutes."""
     with tw.open(root) as wh:
-        table = wh.create_table("t", SCHEMA, time="ts", key="k")._engine
+        table = Probe(wh.create_table("t", SCHEMA, time="ts", key="k"))
         load = table.begin_load()
         with ChunkMaker(root, table.spec, replace(load, chunk_bytes=1)) as maker:
             for n in range(count):

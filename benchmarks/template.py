@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks import data
 from benchmarks.peers import Tidewheel
 from benchmarks.report import Bar, Options, Report
+from tidewheel.testing.probe import Probe
 
 CHUNK_BYTES = 16 << 20
 LIMIT_MS = 10.0
@@ -69,7 +70,7 @@ def _update(system: Tidewheel) -> float:
     from tidewheel.index.template import Template, divide, skew
     from tidewheel.index.tree import all_codes, counts_per_leaf
 
-    publisher: Any = system.table._engine.publisher
+    publisher: Any = Probe(system.table).publisher
     server = publisher.servers[0]
     start = time.perf_counter()
     view, template = server.live.view(), server.template

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidewheel.cluster.current_engine import CurrentEngine
+from tidewheel.engine.operations import DescribeTable, FlushTable, GetMetrics, GetState, Insert, ReadRejects, Replace, RunQuery
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.env.deadline import Within, check_seconds
 from tidewheel.errors import CorruptionWarning
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, TableState
+from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Predicate, Query
 from tidewheel.model.schema import KeyRule
 from tidewheel.read.result import Result
@@ -55,7 +57,7 @@ class Table:
     @property
     def rows(self) -> int:
         """How many rows a query without bounds would return now."""
-        return self._engine.state().rows
+        return self._engine.do(GetState()).rows
 
     def insert(self, data: Any, *, package: str | None = None, on_bad: str = "error", timeout: float | None = None) -> Ack:
         """Insert rows: pyarrow, pandas, polars, a list of dicts, or anything with `__arrow_c_stream__`.
@@ -69,13 +71,13 @@ class Table:
         """
         check_seconds(timeout)
         with Within(timeout):
-            return self._engine.insert(data, package, on_bad)
+            return self._engine.give(Insert(package, on_bad), data)
 
     def replace(self, data: Any, *, time: Any, timeout: float | None = None) -> Ack:
         """Exchange the rows of the closed time interval for these, at once. `timeout` as for `insert`; it can be repeated."""
         check_seconds(timeout)
         with Within(timeout):
-            return self._engine.replace(data, time)
+            return self._engine.give(Replace(time), data)
 
     def query(
         self,
@@ -106,12 +108,14 @@ class Table:
         """
         with Within(timeout):
             engine = self._engine
+            if columns is not None and not isinstance(columns, (str, list, tuple)) and isinstance(columns, Iterable):
+                columns = list(columns)  # looked at more than once, and sent to the owner
             query = Query(key, box, time, where, columns, order_by, limit, aggregate, group_by, timeout, max_rows, max_bytes, on_corrupt)
             if isinstance(where, str):
                 from tidewheel.sql.wheres import bounded
 
                 query = bounded(query, engine.spec)
-            result = engine.query(query)
+            result = engine.ask(RunQuery(query))
         if result.warning:
             warnings.warn(result.warning, CorruptionWarning, stacklevel=2)
         return result
@@ -122,7 +126,7 @@ class Table:
 
     def rejects(self) -> Result:
         """The rows that were refused with `on_bad="reject"`: when, where, why, and the row as JSON text."""
-        return self._engine.rejects()
+        return self._engine.ask(ReadRejects())
 
     def dataset(self) -> pds.Dataset:
         """The table as an Arrow dataset, which DuckDB, Polars and others scan with their own columns and filters.
@@ -133,17 +137,24 @@ class Table:
 
         return TableDataset(self._engine.spec, lambda: self._engine.pinned())
 
+    def describe(self) -> TableDescription:
+        """Per column: type, nulls, least and greatest value, about how many different values. `print` it, or iterate over the columns.
+
+        Rows are read once; their number and the ends of time and key come from the index where it knows them.
+        """
+        return self._engine.do(DescribeTable())
+
     def flush(self) -> None:
         """Write everything inserted so far to chunks; it is on disk and in the catalog when this returns."""
-        self._engine.flush()
+        self._engine.do(FlushTable())
 
     def state(self) -> TableState:
         """Rows, chunks, trees and bytes at this moment."""
-        return self._engine.state()
+        return self._engine.do(GetState())
 
     def metrics(self) -> TableMetrics:
         """What was done since the warehouse was opened, and how often inserts had to wait for the disk. A copy."""
-        return self._engine.metrics()
+        return self._engine.do(GetMetrics())
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name} {f.type}" for f in self.schema)

@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any
 
 from tidewheel.cluster.current_engine import CurrentEngine, open_engine
+from tidewheel.engine.operations import DropTable, ListTables
 from tidewheel.engine.protocol import Engine
 from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, SettingsError
+from tidewheel.maintenance.warehouse_care import CheckWarehouse, backup_in
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.report import BackupReport, CheckReport, Progress
 from tidewheel.model.schema import Epoch, KeyRule, make_spec
@@ -60,11 +62,11 @@ class Warehouse:
 
     def tables(self) -> list[str]:
         """The names of all tables."""
-        return self._live().tables()
+        return self._live().do(ListTables())
 
     def drop_table(self, name: str) -> None:
         """Drop a table and its rejects. Results that are still being read go on; their files are deleted after."""
-        self._live().drop(name)
+        self._live().do(DropTable(name))
 
     def sql(
         self,
@@ -105,7 +107,7 @@ class Warehouse:
         `print` what it returns, or ask its `ok` and `problems`. With `repair`, files that no table knows are moved into
         `quarantine/`; nothing is deleted. `progress` is told how many bytes are done, and of how many.
         """
-        return self._live().check(repair, progress)
+        return self._live().do(CheckWarehouse(repair), progress)
 
     def backup(self, folder: str | os.PathLike[str], *, verify: str = "all", progress: Progress | None = None) -> BackupReport:
         """Make a backup in a folder, or renew the one that is there. Inserts and queries go on meanwhile.
@@ -113,7 +115,7 @@ class Warehouse:
         Every row inserted before this call is in it. Chunks are hard links where the system can make them, else copies; only new ones
         are made. `verify="new"` does not read those again that an earlier backup made. `tw.restore` makes a warehouse of it.
         """
-        return self._live().backup(folder, verify, progress)
+        return self._live().do(backup_in(folder, verify), progress)
 
     def _live(self) -> Engine:
         if not self._open:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import tidewheel as tw
 from tidewheel.model.delivery import SliceId
+from tidewheel.testing.probe import Probe
 
 DAY = dt.datetime(2026, 1, 1)
 N = 120
@@ -131,8 +132,8 @@ def make(root: Path, size: int = N, sites: bool = False) -> dict[str, pa.Table]:
 def deliver(table: tw.Table, data: pa.Table) -> None:
     """As batch 7 of a stream, which is a package as well."""
     slice_id = SliceId("sensors", "run", 7, 0, 0, "file")
-    table._engine.stage(slice_id, data.to_batches(), data.schema)
-    table._engine.commit_batch("sensors", "run", 7, [slice_id])
+    Probe(table).stage(slice_id, data.to_batches(), data.schema)
+    Probe(table).commit_batch("sensors", "run", 7, [slice_id])
 
 
 def make_log(root: Path, stream: bool, replaced: bool = False) -> dict[str, pa.Table]:

@@ -14,6 +14,7 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(p.name for p in HERE.iterdir() if p.is_dir() and (p / "warehouse.zip").exists())
@@ -63,7 +64,7 @@ def test_a_log_is_replayed(opened: tuple[str, tw.Warehouse]) -> None:
         assert replayed == {"everything": 70, "points": 8, "flows": 120, "flows$rejects": 1, "floats": 5}
     else:
         assert replayed == {}
-    flows = wh.table("flows")._engine
+    flows = Probe(wh.table("flows"))
     assert flows.last_batch("sensors") == (7 if version.startswith("log2") else None)
     assert wh.table("flows").insert(expected(version, "flows").slice(0, 1), package="file").duplicate == version.startswith("log2")
 
@@ -100,7 +101,7 @@ def test_keys_and_times_prune_and_decide(opened: tuple[str, tw.Warehouse]) -> No
 def test_divided_text_keys_came_with_version_3(opened: tuple[str, tw.Warehouse]) -> None:
     version, wh = opened
     table = wh.table("everything")
-    formats = {chunk.record.format for chunk in table._engine.publisher.version.chunks}  # type: ignore[attr-defined]
+    formats = {chunk.record.format for chunk in Probe(table).chunks}
     assert (3 in formats) == (version == "v3")
     assert formats <= {int(version[-1]), 2} if version.startswith("v") else formats <= {1, 2}
     plates = expected(version, "everything")["plate"].to_pylist()
@@ -119,7 +120,7 @@ def test_rows_know_the_generation_they_came_with(opened: tuple[str, tw.Warehouse
     version, wh = opened
 
     def came_with(name: str, generation: int) -> list[int]:
-        result = wh.table(name)._engine.query(Query(columns=["n"], after=generation - 1, upto=generation))
+        result = Probe(wh.table(name)).query(Query(columns=["n"], after=generation - 1, upto=generation))
         return sorted(result.to_arrow()["n"].to_pylist())
 
     for name in TABLES:
@@ -131,7 +132,7 @@ def test_rows_know_the_generation_they_came_with(opened: tuple[str, tw.Warehouse
         assert [len(came_with("flows", g)) for g in range(1, 19)] == [7] * 17 + [1]
         assert came_with("flows", 2) == list(range(7, 14))
         assert came_with("everything", 1) == list(range(80)) and came_with("everything", 7) == list(range(115, 120))
-        was = wh.table("floats")._engine.query(Query(upto=18)).to_arrow()
+        was = Probe(wh.table("floats")).query(Query(upto=18)).to_arrow()
         assert sorted(was["n"].to_pylist()) == list(range(120))  # before some were replaced
 
 
@@ -150,7 +151,7 @@ def test_what_was_replaced_before_chunks_left_their_tables(tmp_path: Path) -> No
             assert by_number(table.query().to_arrow()) == by_number(expected("log2-replaced", "floats"))
             assert files() == table.state().chunks <= 4 and wh.check().ok
             with pytest.raises(tw.QueryError, match="earliest generation"):
-                table._engine.query(Query(upto=1))
+                Probe(table).query(Query(upto=1))
 
 
 def test_tables_go_on(opened: tuple[str, tw.Warehouse]) -> None:

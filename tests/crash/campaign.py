@@ -25,9 +25,9 @@ from tests.servers.children import die_with_parent
 from tests.servers.kafka import JARS, Broker
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.start_owner import summon
-from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import NotFoundError, TidewheelError
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe, check_of
 
 HERE = Path(__file__).parents[2]
 TOPIC, TABLE = "rows", "rows"
@@ -191,7 +191,7 @@ class Campaign:
             self._look()
         self.driver.ask("stop")
         assert not (bad := self.fault(complete=True)), bad
-        report = self._with(lambda engine: engine.check(False, None))
+        report = self._with(check_of)
         assert report.ok, report
         return produced
 
@@ -212,11 +212,11 @@ class Campaign:
                     raise
                 time.sleep(0.02)
 
-    def table(self, ask: Callable[[TableEngine], T]) -> T:
-        return self._with(lambda engine: ask(engine.table(TABLE)))
+    def table(self, ask: Callable[[Probe], T]) -> T:
+        return self._with(lambda engine: ask(Probe(engine.table(TABLE))))
 
     def rows(self) -> pa.Table:
-        return self.table(lambda table: table.query(Query()).to_arrow())
+        return self.table(lambda table: table.query().to_arrow())
 
     def flush(self) -> None:
         self.table(lambda table: table.flush())

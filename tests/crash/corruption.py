@@ -27,11 +27,11 @@ from tests.conftest import SOAK
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.errors import CorruptionError, TidewheelError
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
+from tidewheel.testing.probe import Probe
 
 STEP = 1 if SOAK else 6
 """Of how many bytes one is damaged, where it is said to be every byte."""
@@ -175,8 +175,8 @@ class Target:
             table = wh.create_table("t", schema, **create)
             table.insert(rows)
             table.flush()
-            self._local: LocalTable = table._engine
-            (chunk,) = self._local.publisher.version.chunks
+            self._local = Probe(table).local
+            (chunk,) = Probe(table).chunks
         self.record = chunk.record
         self.path = self.root / chunk.record.file
         self.file = MemoryFile(self.path.read_bytes())

@@ -27,6 +27,7 @@ from tests.crash.corruption import STEP, Campaign, ways
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.model.records import TableRecord
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe
 from tidewheel.write import accept, arrow_input, log
 from tidewheel.write.log_format import batch_of, read_segment
 from tidewheel.write.log_reader import Covered, read_log
@@ -96,10 +97,10 @@ class Target:
         self.acknowledged = [batch(name, number, rows).to_pylist() for number, rows in enumerate(sizes(scale))]
         copy = shutil.copytree(root, root.with_name("look"), ignore=shutil.ignore_patterns("owner"))
         wh = tw.open(copy)
-        local = wh.table(name)._engine
+        local = Probe(wh.table(name))
         self.record: TableRecord = local.record
         self.widths = log.fixed_widths(local.publisher.shape) or ()
-        abandon(wh._engine)
+        abandon(wh)
         shutil.rmtree(copy)
         self.segments = {str(p.relative_to(root)): p.read_bytes() for p in sorted((root / "logs" / str(self.record.id)).iterdir())}
         self.sums = list(accumulate(len(content) for content in self.segments.values()))
@@ -166,7 +167,7 @@ class Target:
             assert all(wh.table(n).rows == sum(map(len, self.acknowledged)) for n in others), "another table changed"
             recovery = {t.table: t for t in wh.recovery.tables}.get(self.name)
         finally:
-            abandon(wh._engine)
+            abandon(wh)
         batches = []
         for want in self.acknowledged:
             if rows:

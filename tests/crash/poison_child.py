@@ -25,11 +25,13 @@ import tidewheel as tw
 from tests.poison import ipc, is_good, mutate, poisoned, reread
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.client import attach
+from tidewheel.engine.operations import Insert
 from tidewheel.ingest.decode import FileDecoder, MessageDecoder
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import SliceId
+from tidewheel.testing.probe import Probe, connection_of
 from tidewheel.testing.strategies import PAYLOADS
 from tidewheel.testing.values import column
 from tidewheel.write.accept import accept
@@ -66,7 +68,7 @@ class Poisoner:
             self.wh.create_table(f"t{i}", schema_of(type_), time="ts", key="k", if_exists="open") for i, type_ in enumerate(TYPES)
         ]
         self.attached: Any = attach(root, wait=30)
-        self.others = [self.attached.table(table.name) for table in self.tables]
+        self.others = [Probe(self.attached.table(table.name)) for table in self.tables]
         self.counts: Counter[str] = Counter()
 
     def close(self) -> None:
@@ -76,7 +78,7 @@ class Poisoner:
     def one(self, number: int) -> None:
         rng = random.Random(f"{self.seed} {number}")
         at = rng.randrange(len(TYPES))
-        table, other, spec = self.tables[at], self.others[at], self.tables[at]._engine.spec
+        table, other, spec = self.tables[at], self.others[at], Probe(self.tables[at]).spec
         door = rng.choice(DOORS)
         batch = good_batch(TYPES[at], rng, number * 1000)
         if door in ("wire", "file", "message"):
@@ -104,7 +106,6 @@ class Poisoner:
         self._taken(number, table, given, wanted, ack)
 
     def _through(self, door: str, number: int, table: tw.Table, other: Any, given: pa.RecordBatch) -> Any:
-        engine: Any = table._engine
         slice_id = SliceId(f"s{self.seed}", "run", number, 0, 0)
         match door:
             case "insert":
@@ -118,13 +119,13 @@ class Poisoner:
             case "replace":
                 return table.replace(given, time=(number * 1000, number * 1000 + 999))
             case "stage":
-                engine.stage(slice_id, iter([given]), given.schema)
-                return engine.commit_batch(slice_id.stream, "run", number, [slice_id])
+                Probe(table).stage(slice_id, iter([given]), given.schema)
+                return Probe(table).commit_batch(slice_id.stream, "run", number, [slice_id])
             case "attached":
-                return other.insert(given, None, "error")
+                return other.insert(given)
             case "put":  # past most checks of whoever sends
                 check_lengths(given, table.name)
-                return other._connection.put(ask.Insert(other._number, None, "error"), given.schema, [given])
+                return connection_of(other.engine).put(ask.GiveTable(other.engine._number, Insert(None, "error")), given.schema, [given])
         raise AssertionError(door)
 
     def _bytes(self, door: str, number: int, rng: random.Random, table: tw.Table, other: Any, batch: pa.RecordBatch) -> None:
@@ -133,16 +134,18 @@ class Poisoner:
         changed = rng.random() < 0.8
         if changed:
             mutate(data, rng)
-        spec = table._engine.spec
+        spec = Probe(table).spec
         wanted = _read(bytes(data), spec, door)
         assert changed or wanted is not None
         try:
             if door == "wire":
-                ack = other._connection.call(ask.Insert(other._number, None, "error"), pa.py_buffer(bytes(data)))[0]
+                ack = connection_of(other.engine).call(
+                    ask.GiveTable(other.engine._number, Insert(None, "error")), pa.py_buffer(bytes(data))
+                )[0]
                 assert wanted is not None or not ack.rows, f"{number} through {door}: {ack.rows} rows of what Arrow cannot read"
                 self._taken(number, table, batch, wanted, ack)
                 return
-            maker = RowMaker(table._engine.spec, Rules(FILES if door == "file" else "kafka", payload="arrow"))
+            maker = RowMaker(Probe(table).spec, Rules(FILES if door == "file" else "kafka", payload="arrow"))
             if door == "file":
                 path = self.folder / "poison.arrows"
                 path.write_bytes(data)

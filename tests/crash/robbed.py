@@ -27,6 +27,7 @@ import tidewheel as tw
 from tests.crash.crowd import SCHEMA, package
 from tidewheel.cluster import current_engine
 from tidewheel.errors import CorruptionError, FencedError, FormatError, LimitError, NotFoundError, QueryError
+from tidewheel.testing.probe import last_engine_of
 
 LATE = 1.0
 
@@ -45,7 +46,7 @@ class Robbed:
         try:
             if self.wh is None:
                 self.wh = tw.open(self.root)
-                self.out.write(f"opened {time.monotonic()} {'owns' if self.wh._current._engine.owns else 'attached'}\n")
+                self.out.write(f"opened {time.monotonic()} {'owns' if last_engine_of(self.wh).owns else 'attached'}\n")
             return self.wh.table("t")  # never made here: another warehouse may be in the place of ours
         except (tw.TidewheelError, OSError) as e:
             self.trouble(e)
@@ -90,7 +91,7 @@ class Robbed:
 
     def step(self, table: tw.Table) -> None:
         assert self.wh is not None
-        attached = not self.wh._current._engine.owns
+        attached = not last_engine_of(self.wh).owns
         self.attached += attached
         what = self.rng.random()
         began = time.monotonic()

@@ -15,6 +15,7 @@ from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.env.faults import FaultyDisk
 from tidewheel.testing.faulty_catalog import FaultyCatalog
 from tidewheel.testing.fixed_engine import held
+from tidewheel.testing.probe import Probe
 from tidewheel.write import flush
 
 ROWS = 200
@@ -97,7 +98,7 @@ def test_a_slow_disk_makes_inserts_wait(tmp_path: Path, durability: str) -> None
             thread.start()
         for thread in threads:
             thread.join()
-        publisher = table._engine.publisher
+        publisher = Probe(table).publisher
         assert publisher.metrics.waits > 0 and most <= 2 + len(threads)
         disk.slow = 0.0
     expected = sorted(some(9, 0) + [row for number in range(4) for n in range(8) for row in some(number, n)])

@@ -30,7 +30,7 @@ from tests.crash.poison_child import texts
 from tests.crash.poison_frames import TABLES, Frame, file, frame
 from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.cluster.start_owner import summon
-from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe
 
 pytest.importorskip("pyspark")
 
@@ -56,7 +56,7 @@ class Campaign:
         with tw.open(self.root) as wh:
             for name, (schema, key) in TABLES.items():
                 wh.create_table(name, schema, time="ts", key=key)
-            self.specs = {name: wh.table(name)._engine.spec for name in TABLES}
+            self.specs = {name: Probe(wh.table(name)).spec for name in TABLES}
 
     def kill(self) -> None:
         if (pid := kill_owner(self.root)) is not None:
@@ -67,7 +67,7 @@ class Campaign:
     def rows(self, name: str) -> Any:
         engine = summon(self.root)
         try:
-            return _by_number(engine.table(name).query(Query()).to_arrow())
+            return _by_number(Probe(engine.table(name)).query().to_arrow())
         finally:
             engine.close()
 
@@ -154,7 +154,7 @@ class Campaign:
         there = self.rows("plain")
         engine = summon(self.root)
         try:
-            rejects = engine.table("plain").rejects().to_arrow()
+            rejects = Probe(engine.table("plain")).rejects().to_arrow()
         finally:
             engine.close()
         origins = " ".join(filter(None, rejects.column("origin").to_pylist()))

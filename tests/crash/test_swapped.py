@@ -25,10 +25,10 @@ import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.errors import TidewheelError
-from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe
 
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
 OURS = os.path.dirname(tw.__file__) + os.sep
@@ -44,10 +44,10 @@ def rows(*ids: int) -> pa.RecordBatch:
 def make(root: Path, first: int) -> set[int]:
     """A warehouse whose owner was killed: one row is in a chunk, one in the log. All but the chunks have the same names in each."""
     engine = OwnedEngine(root, Settings(), listen=False)
-    engine.create(SPEC, "error").insert(rows(first), None, "error")
+    Probe(engine.create(SPEC, "error")).insert(rows(first))
     engine.close()
     engine = OwnedEngine(root, Settings(), listen=False)
-    engine.table("t").insert(rows(first + 1), None, "error")
+    Probe(engine.table("t")).insert(rows(first + 1))
     abandon(engine)
     return {first, first + 1}
 
@@ -103,8 +103,8 @@ def use(root: Path, acknowledged: set[int]) -> None:
     except (TidewheelError, OSError):
         return
     with suppress(TidewheelError):
-        table = engine.table("t")
-        table.insert(rows(NEW), None, "error")
+        table = Probe(engine.table("t"))
+        table.insert(rows(NEW))
         acknowledged.add(NEW)
         table.flush()
     with suppress(TidewheelError):
@@ -114,7 +114,7 @@ def use(root: Path, acknowledged: set[int]) -> None:
 def found(root: Path) -> list[int]:
     engine = OwnedEngine(root, Settings(), listen=False)
     try:
-        return sorted(engine.table("t").query(Query()).to_arrow()["id"].to_pylist())
+        return sorted(Probe(engine.table("t")).query().to_arrow()["id"].to_pylist())
     finally:
         engine.close()
 

@@ -12,12 +12,12 @@ import tidewheel as tw
 from tests.crash.book import SCHEMA, Book, Entry, Row, arrow, batch, rows_of
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.engine.local_engine import LocalEngine
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.faults import Crashed, FaultyDisk, Plan
 from tidewheel.model.query import Query
 from tidewheel.testing.abandon import abandon, stacks
 from tidewheel.testing.faulty_catalog import FaultyCatalog
 from tidewheel.testing.fixed_engine import held
+from tidewheel.testing.probe import Probe
 
 T = TypeVar("T")
 HANGS = 10.0
@@ -194,9 +194,8 @@ class World:
 
     def look_back(self) -> None:
         """At the earliest generation that can still be read, no row is seen that was gone by then; before it, the table says so."""
-        engine = self.table._engine
-        assert isinstance(engine, LocalTable)
-        horizon = engine.version().horizon
+        engine = Probe(self.table)
+        horizon = engine.version.horizon
         then, now = (set(rows_of(engine.query(Query(upto=upto)).to_arrow())) for upto in (horizon, None))
         assert then <= {row for entry in self.book.entries for row in entry.rows}
         assert all(

@@ -74,6 +74,7 @@ class OwnerProcess:
 def _main() -> None:
     from tidewheel.cluster.owner import OwnedEngine
     from tidewheel.settings import Settings
+    from tidewheel.testing.probe import listener_of, sessions_of
 
     engines: dict[str, OwnedEngine] = {}
 
@@ -81,15 +82,12 @@ def _main() -> None:
         match message["do"]:
             case "open":
                 engine = engines[message["root"]] = OwnedEngine(Path(message["root"]), Settings.of(message["settings"]))
-                assert engine.listener is not None
-                assert engine.listener.wait(60)
-                assert engine.listener.failure is None, engine.listener.failure
+                assert listener_of(engine).wait(60)
+                assert listener_of(engine).failure is None, listener_of(engine).failure
             case "close":
                 engines.pop(message["root"]).close()
             case "results":
-                listener = engines[message["root"]].listener
-                assert listener is not None and listener._handlers is not None
-                return listener._handlers.sessions.results
+                return sessions_of(engines[message["root"]]).results
 
     for line in sys.stdin:
         try:

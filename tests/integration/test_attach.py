@@ -24,7 +24,7 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
-from tidewheel.cluster import address, listener, requests, sessions
+from tidewheel.cluster import address, listener, requests
 from tidewheel.cluster.address import Address, Door
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach, connect
@@ -35,6 +35,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
+from tidewheel.testing.probe import Probe, connection_of, engine_of, listener_of, sessions_of, tables_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64())])
 SPEC = make_spec("t", SCHEMA, time="ts", key="id")
@@ -63,9 +64,8 @@ def owned(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnedEngine]:
     """An owner in this very process: whoever attaches to it goes over the wire all the same."""
     monkeypatch.setattr("tidewheel.cluster.handlers._SOON", 60.0)  # few rows come with their answer, however slow the machine is
     engine = OwnedEngine(root, Settings())
-    assert engine.listener is not None
-    assert engine.listener.wait(60)
-    assert engine.listener.failure is None
+    assert listener_of(engine).wait(60)
+    assert listener_of(engine).failure is None
     yield engine
     engine.close()
 
@@ -77,15 +77,8 @@ def attached(owned: OwnedEngine) -> Iterator[AttachedEngine]:
     engine.close()
 
 
-def listener_of(engine: OwnedEngine) -> listener.Listener:
-    assert engine.listener is not None
-    return engine.listener
-
-
 def results(engine: OwnedEngine) -> int:
-    handlers = listener_of(engine)._handlers
-    assert handlers is not None
-    return handlers.sessions.results
+    return sessions_of(engine).results
 
 
 # ---- finding each other -------------------------------------------------------------------------------------
@@ -115,7 +108,7 @@ def test_an_owner_that_cannot_listen(root: Path, monkeypatch: pytest.MonkeyPatch
     assert listener_of(engine).failure is not None
     with pytest.raises(OwnedError, match="it cannot listen"):
         attach(root, wait=0.1)
-    engine.create(SPEC, "error").insert(rows(10), None, "error")  # but the warehouse works
+    Probe(engine.create(SPEC, "error")).insert(rows(10))  # but the warehouse works
     engine.close()
 
 
@@ -138,7 +131,7 @@ def test_an_address_that_somebody_takes_away(root: Path, owned: OwnedEngine, tak
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     owned._watched()  # as twice a second
     attach(root, wait=30).close()
-    assert before.tables() == owned.tables()
+    assert tables_of(before) == tables_of(owned)
     before.close()
 
 
@@ -183,7 +176,7 @@ def test_any_path(tmp_path: Path, name: str) -> None:
     assert listener_of(engine).wait(60)
     assert listener_of(engine).location.startswith("grpc://127.0.0.1:" if name in ("l" * 120, "50%", "a#b") else "grpc+unix://")
     client = attach(engine.root)
-    assert client.create(SPEC, "error").insert(rows(10), None, "error").rows == 10
+    assert Probe(client.create(SPEC, "error")).insert(rows(10)).rows == 10
     client.close()
     engine.close()
 
@@ -209,7 +202,7 @@ def test_a_port_for_others(root: Path, tmp_path: Path) -> None:
     assert door.wait(60)
     assert door.failure is None
     client = connect(root, Door(door.tcp_location, door.token, 0, engine.epoch, requests.PROTOCOL))
-    assert client.tables() == []
+    assert tables_of(client) == []
     client.close()
     attach(root).close()
     door.close()
@@ -233,7 +226,7 @@ def test_tls(root: Path, tmp_path: Path) -> None:
     assert door.tcp_location.startswith("grpc+tls://localhost:")
     at = Door(door.tcp_location, door.token, 0, engine.epoch, requests.PROTOCOL)
     client = connect(root, at, certificate.read_bytes())
-    assert client.tables() == []
+    assert tables_of(client) == []
     client.close()
     with pytest.raises(OwnerLostError):
         connect(root, at)
@@ -255,13 +248,13 @@ assert "pyarrow.flight" not in sys.modules and "pyarrow._flight" not in sys.modu
 
 
 def test_an_owner_that_closes(owned: OwnedEngine, attached: AttachedEngine) -> None:
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
-    large, small = table.query(Query()), table.query(Query(key=5, limit=7))
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
+    large, small = table.query(), table.query(Query(key=5, limit=7))
     assert not attached.lost
     owned.close()
     assert eventually(lambda: attached.lost)
-    for call in (attached.tables, lambda: table.insert(rows(10), None, "error"), lambda: large.to_arrow(), table.state):
+    for call in (lambda: tables_of(attached), lambda: table.insert(rows(10)), large.to_arrow, table.state):
         with pytest.raises(OwnerLostError, match=r"it closed the warehouse.*nothing was done") as error:
             call()
         assert error.value.retryable
@@ -274,7 +267,7 @@ def test_an_owner_that_closes_in_the_middle_of_a_call(
     owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would not without a second Ctrl-C, which ends its patience. Who is attached has closed nothing, and may ask the next owner."""
-    table, there = attached.create(SPEC, "error"), owned.table("t")
+    table, there = Probe(attached.create(SPEC, "error")), Probe(owned.table("t")).local
     traffic, flush = listener_of(owned)._traffic, there.flush
     assert traffic is not None
 
@@ -308,9 +301,9 @@ def test_an_owner_that_is_killed(root: Path) -> None:
     with OwnerProcess() as owner:
         owner.open(root)
         engine = attach(root)
-        table = engine.create(SPEC, "error")
-        assert table.insert(rows(MANY), None, "error").rows == MANY
-        result = table.query(Query())
+        table = Probe(engine.create(SPEC, "error"))
+        assert table.insert(rows(MANY)).rows == MANY
+        result = table.query()
         batches = iter(result)
         next(batches)
         owner.kill()
@@ -318,7 +311,7 @@ def test_an_owner_that_is_killed(root: Path) -> None:
         list(batches)
     assert eventually(lambda: engine.lost)
     with pytest.raises(OwnerLostError):
-        table.insert(rows(10), None, "error")
+        table.insert(rows(10))
     engine.close()
     with pytest.raises(OwnerLostError, match="nobody owns"):
         attach(root)
@@ -332,11 +325,11 @@ def test_the_next_call_takes_the_place_of_a_dead_owner(root: Path) -> None:
         with tw.open(root) as wh:
             table = wh.create_table("t", SCHEMA, time="ts", key="id")
             table.insert(rows(1000))
-            assert isinstance(wh._engine, AttachedEngine)
+            assert not engine_of(wh).owns
             owner.kill()
-            eventually(lambda: table._table.lost)
+            eventually(lambda: Probe(table).last_engine.lost)
             assert table.insert(rows(10)).rows == 10  # it was known before the call that the owner is gone
-            assert isinstance(wh._engine, OwnedEngine)
+            assert engine_of(wh).owns
             assert table.rows == 1010
 
 
@@ -347,9 +340,10 @@ def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
         with tw.open(root) as wh:
             table = wh.create_table("t", SCHEMA, time="ts", key="id")
             table.insert(rows(MANY))
-            engine, old, result = wh._engine, table._table, table.query()
+            engine, old, result = engine_of(wh), Probe(Probe(table).engine), table.query()
             assert isinstance(engine, AttachedEngine)
-            lines, connection = engine._connection._lines.ask, engine._connection
+            connection = connection_of(engine)
+            lines = connection._lines.ask
             errors: list[BaseException] = []
 
             def late(message: bytes, wait: Any = None) -> Any:
@@ -361,7 +355,7 @@ def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
 
             def insert() -> None:
                 try:
-                    old.insert(rows(10), None, "error")
+                    old.insert(rows(10))
                 except BaseException as e:
                     errors.append(e)
 
@@ -373,9 +367,9 @@ def test_threads_whose_owner_another_thread_has_replaced(root: Path) -> None:
             owner.kill()
             assert eventually(lambda: engine.lost)
             assert table.rows >= MANY
-            assert wh._engine is not engine and connection._closed
+            assert engine_of(wh) is not engine and connection._closed
             under_way.join()
-            for use in (old.state, engine.tables, lambda: engine.table("t"), result.to_arrow):
+            for use in (old.state, lambda: tables_of(engine), lambda: engine.table("t"), result.to_arrow):
                 with pytest.raises(OwnerLostError, match="is gone"):
                     use()
             (error,) = errors
@@ -403,12 +397,12 @@ def test_what_is_known_when_the_owner_dies_in_the_middle(root: Path) -> None:
     with OwnerProcess() as owner:
         owner.open(root)
         engine = attach(root)
-        table = engine.create(SPEC, "error")
-        (line,) = engine._connection._lines._idle
+        table = Probe(engine.create(SPEC, "error"))
+        (line,) = connection_of(engine)._lines._idle
         line._writer = DiesOfIt(line._writer, owner)
         owner.stop()
         with pytest.raises(OwnerLostError, match="may be there or not") as error:
-            table.insert(rows(10), None, "error")
+            table.insert(rows(10))
         assert not error.value.untouched
         engine.close()
 
@@ -417,11 +411,11 @@ def test_what_is_known_when_the_owner_dies_in_the_middle(root: Path) -> None:
 
 
 def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attached: AttachedEngine) -> None:
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
     small = table.query(Query(key=5, limit=10))
     assert results(owned) == 0  # its rows are here
-    large = table.query(Query())
+    large = table.query()
     copy = large
     assert results(owned) == 1
     assert listener_of(owned).idle_seconds() == pytest.approx(0, abs=0.5)
@@ -429,7 +423,7 @@ def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attache
     assert copy.to_arrow().num_rows == MANY
     del copy
     assert eventually(lambda: results(owned) == 0)
-    cancelled = table.query(Query())
+    cancelled = table.query()
     cancelled.cancel()
     assert eventually(lambda: results(owned) == 0)
     assert len(small.to_arrow()) == 10
@@ -437,14 +431,14 @@ def test_a_result_is_held_as_long_as_somebody_has_it(owned: OwnedEngine, attache
 
 
 def test_who_vanishes_leaves_nothing(root: Path, owned: OwnedEngine) -> None:
-    owned.create(SPEC, "error").insert(rows(MANY), None, "error")
+    Probe(owned.create(SPEC, "error")).insert(rows(MANY))
     code = f"""
 import os, time
 from pathlib import Path
 from tidewheel.cluster.client import attach
-from tidewheel.model.query import Query
-table = attach(Path({str(root)!r})).table("t")
-results = [table.query(Query()) for _ in range(3)]
+from tidewheel.testing.probe import Probe
+table = Probe(attach(Path({str(root)!r})).table("t"))
+results = [table.query() for _ in range(3)]
 batches = iter(results[0])
 next(batches)
 print("now", flush=True)
@@ -461,26 +455,26 @@ time.sleep(100)
 
 
 def test_a_result_that_nobody_touches(owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "EXPIRES", 0.0)
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
-    result = table.query(Query())
+    (held,) = sessions_of(owned)._sessions.values()
+    monkeypatch.setattr(held, "seconds", 0.0)
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
+    result = table.query()
     assert eventually(lambda: results(owned) == 0)
     with pytest.raises(NotFoundError, match=r"not held any more.*Ask the query again"):
         result.to_arrow()
-    monkeypatch.setattr(sessions, "EXPIRES", 900.0)
+    monkeypatch.setattr(held, "seconds", 900.0)
     assert table.query(Query(key=5)).to_arrow().num_rows == MANY // 100
 
 
 def test_a_session_that_ended_before_its_result_was_read(owned: OwnedEngine, attached: AttachedEngine) -> None:
     """An owner that closes ends its sessions before its last calls: whoever comes then may ask the next owner."""
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
-    result = table.query(Query())
-    handlers = listener_of(owned)._handlers
-    assert handlers is not None
-    for session in list(handlers.sessions._sessions):
-        handlers.sessions.end(session)
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
+    result = table.query()
+    sessions = sessions_of(owned)
+    for session in list(sessions._sessions):
+        sessions.end(session)
     with pytest.raises(OwnerLostError, match="not attached to the owner any more; ask the query again") as error:
         result.to_arrow()
     assert error.value.retryable
@@ -490,13 +484,13 @@ def test_an_owner_does_not_wait_for_who_does_not_read(root: Path) -> None:
     """A process that is stopped while it takes rows."""
     owned = OwnedEngine(root, Settings())
     assert listener_of(owned).wait(60)
-    owned.create(SPEC, "error").insert(rows(3_000_000), None, "error")
+    Probe(owned.create(SPEC, "error")).insert(rows(3_000_000))
     code = f"""
 from pathlib import Path
 from tidewheel.cluster.client import attach
-from tidewheel.model.query import Query
-table = attach(Path({str(root)!r})).table("t")
-result = table.query(Query())
+from tidewheel.testing.probe import Probe
+table = Probe(attach(Path({str(root)!r})).table("t"))
+result = table.query()
 print("now", flush=True)
 while True:
     result.to_arrow()
@@ -515,7 +509,7 @@ while True:
 
 
 def test_a_sender_that_breaks_off(owned: OwnedEngine, attached: AttachedEngine) -> None:
-    table = attached.create(SPEC, "error")
+    table = Probe(attached.create(SPEC, "error"))
     slice_id = SliceId("s", "r", 0, 0, 0)
 
     def fails() -> Iterator[pa.RecordBatch]:
@@ -535,14 +529,14 @@ def test_a_sender_is_told_why_its_rows_are_refused_however_slowly_they_come(
     owned: OwnedEngine, attached: AttachedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To hear an answer in the middle of its sending would be to lose it: Flight drops what was said when it finds that nobody listens."""
-    table = attached.create(SPEC, "error")
+    table = Probe(attached.create(SPEC, "error"))
 
     def slowly() -> Iterator[pa.RecordBatch]:
         for n in range(4):
             yield rows(10_000, n)
             time.sleep(0.1)
 
-    publisher = owned.table("t").publisher
+    publisher = Probe(owned.table("t")).publisher
     monkeypatch.setattr(publisher, "settings", replace(publisher.settings, max_batch_bytes=5000))
     with pytest.raises(InputError, match="batch 0 of stream s has more than 5,000 bytes"):
         table.stage(SliceId("s", "r", 0, 0, 0), slowly(), SCHEMA)
@@ -550,7 +544,7 @@ def test_a_sender_is_told_why_its_rows_are_refused_however_slowly_they_come(
     owned.drop("t")
     with pytest.raises(ClosedError, match="'t' was dropped"):
         table.stage(SliceId("s", "r", 0, 0, 0), slowly(), SCHEMA)
-    assert not attached.lost and attached.tables() == []
+    assert not attached.lost and tables_of(attached) == []
 
 
 # ---- forks --------------------------------------------------------------------------------------------------
@@ -562,7 +556,7 @@ import pyarrow as pa
 import tidewheel as tw
 from tidewheel.cluster.client import attach
 from tidewheel.errors import ClosedError, OwnedError
-from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe, listener_of, owner_of, tables_of
 
 root = Path(sys.argv[1])
 def wait(pid):
@@ -583,14 +577,14 @@ def fork_test(root: Path, code: str) -> None:
 
 
 def test_a_fork_of_an_attached_process(root: Path, owned: OwnedEngine) -> None:
-    owned.create(SPEC, "error").insert(rows(MANY), None, "error")
+    Probe(owned.create(SPEC, "error")).insert(rows(MANY))
     fork_test(root, """
 engine = attach(root)
-table = engine.table("t")
-result = table.query(Query())
+table = Probe(engine.table("t"))
+result = table.query()
 pid = os.fork()
 if pid == 0:
-    for use in (engine.tables, table.flush, result.to_arrow):
+    for use in (lambda: tables_of(engine), table.flush, result.to_arrow):
         try:
             use()
             os._exit(3)
@@ -613,7 +607,7 @@ def test_a_fork_of_an_owner(root: Path) -> None:
     fork_test(root, """
 wh = tw.open(root)
 wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id").insert([{"id": 1, "ts": 1}])
-wh._engine.listener.wait(30)
+listener_of(owner_of(wh)).wait(30)
 pid = os.fork()
 if pid == 0:
     try:
@@ -629,7 +623,7 @@ idle = os.fork()  # one that stays: it must not keep the door open
 if idle == 0:
     time.sleep(100)
 engine = attach(root)
-assert engine.tables() == ["t"]
+assert tables_of(engine) == ["t"]
 engine.close()
 wh.table("t").flush()
 wh.close()
@@ -647,12 +641,12 @@ def test_a_fork_of_an_owner_has_a_warehouse_of_its_own(root: Path) -> None:
     """It owns it as any other process would, but for letting others in: that is Flight's, which does not survive a fork."""
     fork_test(root, """
 wh = tw.open(root)
-wh._engine.listener.wait(30)
+listener_of(owner_of(wh)).wait(30)
 for closes in (True, False):
     pid = os.fork()
     if pid == 0:
         own = tw.open(root.parent / f"own-{closes}")
-        assert own._engine.listener.wait(30) and "does not survive a fork" in str(own._engine.listener.failure)
+        assert listener_of(owner_of(own)).wait(30) and "does not survive a fork" in str(listener_of(owner_of(own)).failure)
         table = own.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
         table.insert([{"id": 1, "ts": 1}])
         if closes:
@@ -671,7 +665,7 @@ def test_a_fork_of_an_owner_is_told_at_once(root: Path) -> None:
 for listens in (False, True):
     wh = tw.open(root)
     if listens:
-        wh._engine.listener.wait(30)
+        listener_of(owner_of(wh)).wait(30)
     pid = os.fork()
     if pid == 0:
         began = time.monotonic()
@@ -719,12 +713,13 @@ wh.close()
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("what", ["to_arrow", "count", "query", "iterated"])
 def test_ctrl_c(owned: OwnedEngine, attached: AttachedEngine, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
     slow = Query(where="md5(" * 300 + "x::varchar" + ")" * 300 + " <> ''")
     if what == "query":
-        plain = owned.table("t").query
-        monkeypatch.setattr(owned.table("t"), "query", lambda query: (time.sleep(1.0), plain(query))[1])
+        there = Probe(owned.table("t")).local
+        plain = there.query
+        monkeypatch.setattr(there, "query", lambda query: (time.sleep(1.0), plain(query))[1])
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -740,17 +735,17 @@ def test_ctrl_c(owned: OwnedEngine, attached: AttachedEngine, what: str, monkeyp
 
 def test_ctrl_c_at_any_moment_leaves_nothing_held(owned: OwnedEngine, attached: AttachedEngine, interruptible: None) -> None:
     """Also between the owner's answer and the result that is made of it."""
-    table = attached.create(SPEC, "error")
-    table.insert(rows(MANY), None, "error")
+    table = Probe(attached.create(SPEC, "error"))
+    table.insert(rows(MANY))
     began = time.perf_counter()
-    table.query(Query())
+    table.query()
     takes = time.perf_counter() - began
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     interrupts, kept = 0, list[object]()
     for number in range(150):
         try:
             signal.setitimer(signal.ITIMER_REAL, max(1e-4, takes * 1.5 * number / 150))
-            kept.append(table.query(Query()))
+            kept.append(table.query())
             time.sleep(2 * takes + 0.2)  # it always comes in here
         except KeyboardInterrupt:
             interrupts += 1
@@ -763,10 +758,10 @@ def test_ctrl_c_at_any_moment_leaves_nothing_held(owned: OwnedEngine, attached: 
 
 
 def test_closed(attached: AttachedEngine) -> None:
-    table = attached.create(SPEC, "error")
+    table = Probe(attached.create(SPEC, "error"))
     attached.close()
     attached.close()
-    for use in (attached.tables, lambda: table.insert(rows(1), None, "error"), lambda: table.query(Query())):
+    for use in (lambda: tables_of(attached), lambda: table.insert(rows(1)), lambda: table.query()):
         with pytest.raises(ClosedError, match="was closed; open it again"):
             use()
 
@@ -780,5 +775,5 @@ def test_a_stranger_at_the_door(owned: OwnedEngine) -> None:
         stranger.settimeout(5)
         stranger.recv(100)
     client = attach(owned.root)
-    assert client.tables() == []
+    assert tables_of(client) == []
     client.close()

@@ -20,10 +20,11 @@ from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.start_owner import summon
-from tidewheel.engine.protocol import Engine, TableEngine
+from tidewheel.engine.protocol import Engine
 from tidewheel.errors import NotFoundError, OwnerLostError, StorageError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe, listener_of, tables_of
 
 # ---- streams, pins, loads and changes -----------------------------------------------------------------------
 
@@ -39,11 +40,11 @@ def engine(request: pytest.FixtureRequest, owned: OwnedEngine) -> Iterator[Engin
 
 
 @pytest.fixture
-def table(engine: Engine) -> TableEngine:
-    return engine.create(SPEC, "error")
+def table(engine: Engine) -> Probe:
+    return Probe(engine.create(SPEC, "error"))
 
 
-def test_a_stream(table: TableEngine) -> None:
+def test_a_stream(table: Probe) -> None:
     assert table.last_batch("s") is None
     for batch in range(3):
         slices = [SliceId("s", "r", batch, part, attempt) for part in range(2) for attempt in range(2)]
@@ -60,7 +61,7 @@ def test_a_stream(table: TableEngine) -> None:
     assert table.generation() == table.state().generation
 
 
-def test_a_stream_with_bad_rows(table: TableEngine) -> None:
+def test_a_stream_with_bad_rows(table: Probe) -> None:
     wrong = pa.record_batch([["1", "x"], [5, 6], [0.5, 1.5]], names=SCHEMA.names)
     staged = table.stage(SliceId("s", "r", 0, 0, 0), [wrong], wrong.schema)
     assert (staged.rows, staged.rejected) == (1, 1)
@@ -69,37 +70,37 @@ def test_a_stream_with_bad_rows(table: TableEngine) -> None:
     assert (reject["stream"], reject["batch"], reject["position"], reject["column"]) == ("s", 0, 1, "id")
 
 
-def test_a_pin(table: TableEngine) -> None:
-    table.insert(rows(1000), None, "error")
+def test_a_pin(table: Probe) -> None:
+    table.insert(rows(1000))
     table.flush()
-    table.insert(rows(500, 1000), None, "error")
+    table.insert(rows(500, 1000))
     pin = table.pin(Query(key=(5, 10)))
-    table.insert(rows(500, 2000), None, "error")
+    table.insert(rows(500, 2000))
     table.flush()
     assert [chunk.rows for chunk in pin.chunks] == [1000]
     assert (pin.fresh_rows, pin.masks, pin.generation) == (500, (), 2)
     assert pin.fresh_bytes >= 500 * 24
     assert table.fresh(pin.id, Query(key=(5, 10))).to_arrow().num_rows == 30
-    assert len(table.fresh(pin.id, Query())) == 500
+    assert len(table.fresh(pin.id)) == 500
     table.unpin(pin.id)
     table.unpin(pin.id)
     with pytest.raises(NotFoundError, match="not held any more"):
-        table.fresh(pin.id, Query())
+        table.fresh(pin.id)
 
 
-def test_changes(table: TableEngine) -> None:
+def test_changes(table: Probe) -> None:
     for batch in range(4):
-        table.insert(rows(10, 10 * batch), None, "error")
+        table.insert(rows(10, 10 * batch))
         if batch == 1:
             table.flush()
     assert table.generation() == 4
     assert table.changes(1, 3, ["ts"]).to_arrow()["ts"].cast(pa.int64()).to_pylist() == list(range(10, 30))
-    assert table.changes(0, 4, None).to_arrow().num_rows == 40
-    assert table.rows_by_generation(0, None, None) == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    assert table.changes(0, 4).to_arrow().num_rows == 40
+    assert table.rows_by_generation(0) == [(1, 10), (2, 20), (3, 30), (4, 40)]
     assert table.rows_by_generation(1, 3, 15) == [(2, 10)]
 
 
-def test_a_load_that_comes_to_nothing(table: TableEngine, owned: OwnedEngine) -> None:  # noqa: F811
+def test_a_load_that_comes_to_nothing(table: Probe, owned: OwnedEngine) -> None:  # noqa: F811
     load = table.begin_load()
     assert load.chunk_bytes == owned.settings.chunk_bytes
     (owned.root / load.folder).mkdir(parents=True, exist_ok=True)
@@ -110,12 +111,12 @@ def test_a_load_that_comes_to_nothing(table: TableEngine, owned: OwnedEngine) ->
 
 def test_staged_rows_keep_an_owner(owned: OwnedEngine) -> None:  # noqa: F811
     client = attach(owned.root)
-    table = client.create(SPEC, "error")
+    table = Probe(client.create(SPEC, "error"))
     table.stage(SliceId("s", "r", 0, 0, 0), [rows(1)], SCHEMA)
     time.sleep(0.2)
-    assert listener(owned).idle_seconds() < 0.1
+    assert listener_of(owned).idle_seconds() < 0.1
     table.abort_batch("s", "r", 0)
-    assert eventually(lambda: listener(owned).idle_seconds() > 0.1)
+    assert eventually(lambda: listener_of(owned).idle_seconds() > 0.1)
     client.close()
 
 
@@ -152,10 +153,10 @@ engine.close()
     crowd = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     give_up = time.monotonic() + 120
     engine = summon(root, idle=5.0)
-    engine.create(SPEC, "open").insert(rows(1000), "one", "error")
+    Probe(engine.create(SPEC, "open")).insert(rows(1000), "one")
     pid = owner_of(root)
     while any(process.poll() is None for process in crowd) and time.monotonic() < give_up:
-        engine.tables()  # the owner is in use until the last of them has come
+        tables_of(engine)  # the owner is in use until the last of them has come
         for process in crowd:
             if process.poll() is None and readable(process):
                 assert process.communicate("\n", timeout=60)[0].split() == [str(engine.epoch)]
@@ -167,7 +168,7 @@ engine.close()
     again = summon(root, idle=60.0)
     assert again.recovery.clean
     assert again.epoch == engine.epoch + 1
-    assert again.table("t").insert(rows(1000), "one", "error").duplicate
+    assert Probe(again.table("t")).insert(rows(1000), "one").duplicate
     pid = owner_of(root)
     os.kill(pid, signal.SIGTERM)
     assert eventually(lambda: not alive(pid), 60)
@@ -205,15 +206,16 @@ from pathlib import Path
 import pyarrow as pa
 from tidewheel.cluster.client import attach
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe
 first = 100000 * int(sys.argv[1])
 engine = attach(Path({str(owned.root)!r}))
-table = engine.table("t")
+table = Probe(engine.table("t"))
 for i in range(20):
     ids = pa.array(range(first + 50 * i, first + 50 * i + 50))
-    table.insert(pa.record_batch([ids, ids.cast(pa.timestamp("us")), ids.cast(pa.float64())], schema=table.spec.schema), None, "error")
+    table.insert(pa.record_batch([ids, ids.cast(pa.timestamp("us")), ids.cast(pa.float64())], schema=table.spec.schema))
     assert len(table.query(Query(time=(first, first + 99999)))) == 50 * (i + 1)
 engine.close()
 """
     crowd = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(4)]
     assert [process.wait(120) for process in crowd] == [0] * 4
-    assert owned.table("t").state().rows == 4 * 20 * 50
+    assert Probe(owned.table("t")).state().rows == 4 * 20 * 50

@@ -24,9 +24,9 @@ import pytest
 
 import tidewheel as tw
 from tests.integration.owners import OwnerProcess
-from tidewheel.cluster.attached import AttachedEngine, AttachedTable
-from tidewheel.cluster.owner import OwnedEngine
+from tidewheel.engine.local_table import LocalTable
 from tidewheel.errors import ExistsError
+from tidewheel.testing.probe import Probe, engine_of, root_of
 
 SCHEMA = pa.schema(
     [
@@ -62,7 +62,7 @@ def wh(request: pytest.FixtureRequest, tmp_path: Path, owner: OwnerProcess) -> I
     if request.param == "attached":
         owner.open(root)
     with tw.open(root) as wh:
-        assert isinstance(wh._engine, AttachedEngine if request.param == "attached" else OwnedEngine)
+        assert engine_of(wh).owns == (request.param == "local")
         yield wh
     if request.param == "attached":
         owner.close(root)
@@ -478,7 +478,7 @@ def test_check_and_backup(wh: tw.Warehouse, table: tw.Table, tmp_path: Path) -> 
     assert str(wh.recovery) == "closed properly, nothing to recover"
     for wrong in ({"verify": "x"}, {}):
         with pytest.raises(tw.InputError):
-            wh.backup(wh._engine.root / "inside", **wrong)
+            wh.backup(root_of(wh) / "inside", **wrong)
     tw.restore(tmp_path / "backup", tmp_path / "again")
     with tw.open(tmp_path / "again") as again:
         assert again.table("taxi").rows == MANY
@@ -500,6 +500,6 @@ def test_after_close(wh: tw.Warehouse, table: tw.Table) -> None:
 
 
 def test_engines_of_other_processes_are_attached(wh: tw.Warehouse, table: tw.Table) -> None:
-    assert isinstance(table._engine, AttachedTable) == isinstance(wh._engine, AttachedEngine)
-    assert not wh._engine.lost
-    assert wh._engine.settings == tw.Settings()
+    assert isinstance(Probe(table).engine, LocalTable) == engine_of(wh).owns
+    assert not engine_of(wh).lost
+    assert engine_of(wh).settings == tw.Settings()

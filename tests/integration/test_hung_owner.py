@@ -17,6 +17,7 @@ from tests.integration.owners import OwnerProcess
 from tidewheel.cluster import pulse
 from tidewheel.env.deadline import Within
 from tidewheel.errors import InputError, LimitError, OwnedError, OwnerLostError
+from tidewheel.testing.probe import Probe, engine_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])
 TIMEOUT = 0.5
@@ -135,9 +136,9 @@ def test_calls_without_a_timeout_notice_an_owner_that_hangs(owner: OwnerProcess,
 def test_an_owner_that_is_silent_but_well(owner: OwnerProcess, wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked for longer than an owner may be silent: its beats keep it."""
     monkeypatch.setattr(pulse, "SILENT", 2.5)
-    engine = wh._engine
+    engine = engine_of(wh)
     time.sleep(4.0)
-    assert wh._engine is engine and not engine.lost
+    assert engine_of(wh) is engine and not engine.lost
 
 
 def test_to_close_does_not_wait_for_an_owner_that_hangs(owner: OwnerProcess, tmp_path: Path) -> None:
@@ -170,13 +171,13 @@ def test_an_owner_whose_own_calls_wait(tmp_path: Path) -> None:
     """For others who load a package, for others who replace, for room: nothing was done."""
     with tw.open(tmp_path / "wh") as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="id")
-        inner: Any = table._engine
+        inner = Probe(table)
         with inner.packages.lock, pytest.raises(LimitError, match="other packages .* nothing was inserted"):
             table.insert(rows(1), package="p", timeout=0.05)
-        with inner._replacing, pytest.raises(LimitError, match="another replace .* nothing was changed"):
+        with inner.replacing, pytest.raises(LimitError, match="another replace .* nothing was changed"):
             table.replace(rows(1), time=(0, 0), timeout=0.05)
         table.insert(rows(1))
-        with Within(0.0), inner.engine.commits.still(), pytest.raises(LimitError, match="flush of table 't' goes on"):
+        with Within(0.0), inner.owner.commits.still(), pytest.raises(LimitError, match="flush of table 't' goes on"):
             table.flush()
         assert table.insert(rows(2), package="p", timeout=0).rows == 2
         assert table.rows == 3

@@ -20,12 +20,11 @@ from tidewheel.catalog import lease
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.errors import FencedError, OwnerLostError, StorageError
 from tidewheel.model.delivery import SliceId
-from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
+from tidewheel.testing.probe import Probe, engine_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])
 SPEC = make_spec("t", SCHEMA, time="ts", key="id")
@@ -37,7 +36,7 @@ def row(number: int) -> pa.RecordBatch:
 
 
 def ids(engine: OwnedEngine) -> list[int]:
-    found: list[int] = engine.table("t").query(Query()).to_arrow()["id"].to_pylist()
+    found: list[int] = Probe(engine.table("t")).query().to_arrow()["id"].to_pylist()
     return sorted(found)
 
 
@@ -117,11 +116,11 @@ def lease_taken(root: Path) -> None:
 AT_ONCE = [lock_deleted, lock_replaced, folder_deleted, folder_moved, folder_replaced, logs_deleted]
 SOON = [catalog_deleted, catalog_replaced, catalog_log_deleted, lease_taken]
 
-ACKNOWLEDGED: dict[str, Callable[[LocalTable], Any]] = {
-    "insert": lambda table: table.insert(row(90), None, "error"),
-    "a package": lambda table: table.insert(row(91), "p", "error"),
-    "a package that is there": lambda table: table.insert(row(1), "first", "error"),
-    "an empty insert": lambda table: table.insert(row(1).slice(0, 0), None, "error"),
+ACKNOWLEDGED: dict[str, Callable[[Probe], Any]] = {
+    "insert": lambda table: table.insert(row(90)),
+    "a package": lambda table: table.insert(row(91), "p"),
+    "a package that is there": lambda table: table.insert(row(1), "first"),
+    "an empty insert": lambda table: table.insert(row(1).slice(0, 0)),
     "a stream's batch": lambda table: table.commit_batch("s", "r", 1, []),
     "a stream's batch that is there": lambda table: table.commit_batch("s", "r", 0, []),
     "replace": lambda table: table.replace(row(92), (92, 92)),
@@ -138,9 +137,8 @@ def test_nothing_is_acknowledged_any_more(
     if mishap is logs_deleted and durability == "memory":
         return  # it has none
     engine = engines(root, durability)
-    table = engine.create(SPEC, "error")
-    assert isinstance(table, LocalTable)
-    table.insert(row(1), "first", "error")
+    table = Probe(engine.create(SPEC, "error"))
+    table.insert(row(1), "first")
     table.stage(SliceId("s", "r", 0, 0, 0), [row(2)], SCHEMA)
     table.commit_batch("s", "r", 0, [SliceId("s", "r", 0, 0, 0)])
     engine.tenure.look()
@@ -149,7 +147,7 @@ def test_nothing_is_acknowledged_any_more(
         give_up = time.monotonic() + 30
         with pytest.raises(FencedError):
             while time.monotonic() < give_up:
-                table.insert(row(3), None, "error")
+                table.insert(row(3))
     for name, call in ACKNOWLEDGED.items():
         with pytest.raises(FencedError, match="is not the owner of the warehouse .* any more"):
             call(table)
@@ -165,15 +163,15 @@ def test_nothing_is_acknowledged_any_more(
 def test_a_lock_that_is_put_back(root: Path, engines: Callable[..., OwnedEngine]) -> None:
     """Once it is over it is over, whatever comes back."""
     engine = engines(root)
-    table = engine.create(SPEC, "error")
+    table = Probe(engine.create(SPEC, "error"))
     (root / lease.FILE).rename(root / "aside")
     with pytest.raises(FencedError, match="owner.lock was deleted"):
-        table.insert(row(1), None, "error")
+        table.insert(row(1))
     (root / "aside").rename(root / lease.FILE)
     with pytest.raises(FencedError, match="owner.lock was deleted"):
-        table.insert(row(2), None, "error")
+        table.insert(row(2))
     with pytest.raises(FencedError):
-        table.query(Query())
+        table.query()
 
 
 @pytest.mark.parametrize("durability", ["process", "fsync"])
@@ -202,11 +200,11 @@ def test_the_next_owner_has_all_that_was_acknowledged(root: Path, engines: Calla
 
 
 def _insert_until_fenced(engine: OwnedEngine, start: int, acknowledged: list[int]) -> None:
-    table = engine.table("t")
+    table = Probe(engine.table("t"))
     number = start
     try:
         while True:
-            table.insert(row(number), f"package {number}" if number % 2 else None, "error")
+            table.insert(row(number), f"package {number}" if number % 2 else None)
             acknowledged.append(number)
             number += 1
     except FencedError:
@@ -219,9 +217,9 @@ def test_a_successor_where_locks_mean_nothing(
 ) -> None:
     """As on a file system without them: the lock is in place, and another owns the warehouse all the same."""
     first = engines(root)
-    table = first.create(SPEC, "error")
+    table = Probe(first.create(SPEC, "error"))
     first.tenure.stop()  # it is the insert that must notice
-    table.insert(row(1), None, "error")
+    table.insert(row(1))
     if flushed:
         table.flush()  # then the next insert begins a segment
     elsewhere = root.with_name("locks")
@@ -229,29 +227,29 @@ def test_a_successor_where_locks_mean_nothing(
     monkeypatch.setattr("tidewheel.engine.local_engine.lock", lambda *_: lease.lock(elsewhere))
     second = engines(root)
     with pytest.raises(FencedError, match="took the lease"):
-        table.insert(row(2), None, "error")
+        table.insert(row(2))
     assert ids(second) == [1]
 
 
 def test_another_warehouse_in_the_place_of_ours_is_left_alone(root: Path, engines: Callable[..., OwnedEngine]) -> None:
     other = engines(root.with_name("other"))
-    other.create(SPEC, "error").insert(row(7), None, "error")
+    Probe(other.create(SPEC, "error")).insert(row(7))
     other.close()
     engine = engines(root)
-    table = engine.create(SPEC, "error")
-    table.insert(row(1), None, "error")
+    table = Probe(engine.create(SPEC, "error"))
+    table.insert(row(1))
     root.rename(root.with_name("moved"))
     root.with_name("other").rename(root)
     other = engines(root)
-    other.table("t").insert(row(8), None, "error")
-    other.table("t").flush()
+    Probe(other.table("t")).insert(row(8))
+    Probe(other.table("t")).flush()
     with other.still():  # the log is trimmed a moment after the flush
         before = {path: path.stat().st_ino for path in root.rglob("*")}
-    for call in (lambda: table.insert(row(2), None, "error"), table.flush, lambda: table.replace(row(3), (3, 3)), engine.close):
+    for call in (lambda: table.insert(row(2)), table.flush, lambda: table.replace(row(3), (3, 3)), engine.close):
         with pytest.raises(FencedError, match="another folder is in the place of its own"):
             call()
     assert {path: path.stat().st_ino for path in root.rglob("*")} == before
-    other.table("t").insert(row(9), None, "error")
+    Probe(other.table("t")).insert(row(9))
     other.close()
     assert ids(engines(root)) == [7, 8, 9]
     assert ids(engines(root.with_name("moved"))) in ([1], [1, 2])  # what was not acknowledged may be there
@@ -283,14 +281,14 @@ def test_an_attached_writer_goes_on_with_the_next_owner(root: Path, mishap: Call
         owner.open(root)
         with tw.open(root) as wh:
             table = wh.create_table("t", SCHEMA, time="ts", key="id")
-            assert not wh._engine.owns
+            assert not engine_of(wh).owns
             table.insert(row(1))
             mishap(root)
             with pytest.raises(OwnerLostError, match="is not the owner of the warehouse .* any more") as error:
                 table.insert(row(2), package="second")
             assert error.value.retryable and not error.value.untouched
             table.insert(row(2), package="second")  # recovers what the first owner had, and owns it
-            assert wh._engine.owns
+            assert engine_of(wh).owns
             assert sorted(table.query().to_arrow()["id"].to_pylist()) == [1, 2]
         owner.kill()
 

@@ -18,6 +18,7 @@ import tidewheel as tw
 from tests.integration.spark_session import spark  # noqa: F401
 from tidewheel.cluster.start_owner import summon
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe
 
 pytest.importorskip("pyspark")
 
@@ -163,7 +164,7 @@ def test_the_owner_is_killed(spark: SparkSession, tmp_path: Path, folder: Folder
     assert failures <= 4
     owner = summon(root)
     try:
-        found = owner.table("taxi").query(Query(columns=["k"])).to_arrow()["k"].to_pylist()
+        found = Probe(owner.table("taxi")).query(Query(columns=["k"])).to_arrow()["k"].to_pylist()
     finally:
         owner.close()
         kill_owner(root)
@@ -256,7 +257,7 @@ def test_large_slices_become_chunks(spark: SparkSession, tmp_path: Path, folder:
         taxi = wh.table("taxi")
         found = taxi.query(columns=["k"]).to_arrow()["k"].combine_chunks().sort()
         assert found.equals(pa.array([i for i in range(large + small) if i != 7], pa.int64()))
-        state = taxi._engine.state()
+        state = taxi.state()
         assert state.chunks >= 2 and state.fresh_rows == 0  # none of them came through the log
         (reject,) = taxi.rejects().to_arrow().to_pylist()
         assert reject["column"] == "pad" and reject["batch"] == 0 and "partition" in reject["origin"]

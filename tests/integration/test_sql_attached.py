@@ -21,6 +21,7 @@ from tests.property.sql_statements import Statements
 from tests.property.test_sql_conformance import answers
 from tests.sql_tables import Twin, create, fill, told
 from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.sessions import EXPIRES
@@ -34,6 +35,7 @@ from tidewheel.sql.dataset import TableDataset
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.run_statement import ask
 from tidewheel.sql.system import TABLES
+from tidewheel.testing.probe import Probe, engine_of, listener_of, sessions_of
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
     with OwnerProcess() as owner:
         owner.open(root, leaf_rows=32)
         with tw.open(root) as wh:
-            assert isinstance(wh._engine, AttachedEngine)
+            assert not engine_of(wh).owns
             create(wh)
             twin = Twin(wh)
             fill(twin, 5, 1200)
@@ -203,7 +205,7 @@ def asked(engine: Engine, statement: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[OwnedEngine, AttachedEngine]]:
     owner = OwnedEngine(tmp_path.resolve() / "wh", Settings(leaf_rows=64, indexing_servers=2))
-    assert owner.listener is not None and owner.listener.wait(60)
+    assert listener_of(owner).wait(60)
     client = attach(owner.root)
     try:
         yield owner, client
@@ -223,8 +225,8 @@ def some(first: int, n: int) -> pa.RecordBatch:
 def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, client = both
     for name, key in (("taxi", "id"), ("spots", tw.zorder("id", "v", bounds=(0, 0, 9, 9)))):
-        table = owner.create(make_spec(name, SCHEMA, time="ts", key=key), "error")
-        table.insert(some(0, 5000), None, "error")
+        table = Probe(owner.create(make_spec(name, SCHEMA, time="ts", key=key), "error"))
+        table.insert(some(0, 5000))
         for batch in range(2):
             part = SliceId("kafka", "run", batch, 0, 0)
             table.stage(part, [some(10_000 * batch, 50)], SCHEMA)
@@ -243,12 +245,12 @@ def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedE
 
 def test_acknowledged_rows_are_seen_while_a_load_is_under_way(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, _ = both
-    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
-    other = owner.create(make_spec("other", SCHEMA, time="ts", key="id"), "error")
-    table.insert(some(0, 10), None, "error")
+    table = Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error"))
+    other = Probe(owner.create(make_spec("other", SCHEMA, time="ts", key="id"), "error"))
+    table.insert(some(0, 10))
     with table.publisher.reserve():
-        table.insert(some(10, 5), None, "error")
-        other.insert(some(0, 1), None, "error")
+        table.insert(some(10, 5))
+        other.insert(some(0, 1))
         for engine in both:
             assert asked(engine, "SELECT count(*) AS n FROM taxi") == [{"n": 15}]
             assert asked(engine, "SELECT count(*) AS n, count(DISTINCT taxi.id) AS d FROM taxi, other") == [{"n": 15, "d": 15}]
@@ -257,10 +259,9 @@ def test_acknowledged_rows_are_seen_while_a_load_is_under_way(both: tuple[OwnedE
 
 def test_what_is_pinned_is_let_go_of(both: tuple[OwnedEngine, AttachedEngine]) -> None:
     owner, client = both
-    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
-    table.insert(some(0, 20_000), None, "error")
-    assert owner.listener is not None and owner.listener._handlers is not None
-    sessions = owner.listener._handlers.sessions
+    table = Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error"))
+    table.insert(some(0, 20_000))
+    sessions = sessions_of(owner)
     result = ask(client, "SELECT sum(v) AS s FROM taxi WHERE id < 15000", None, perf_counter())
     dataset = TableDataset(table.spec, client.table("taxi").pinned)
     assert sessions.results > 0
@@ -284,11 +285,11 @@ def test_versions_are_held_while_one_of_their_results_is_read(
     both: tuple[OwnedEngine, AttachedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, client = both
-    owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error").insert(some(0, 20_000), None, "error")
-    assert owner.listener is not None and owner.listener._handlers is not None
-    sessions = owner.listener._handlers.sessions
-    now = 1000.0
-    monkeypatch.setattr("tidewheel.cluster.sessions.time", SimpleNamespace(monotonic=lambda: now))
+    Probe(owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")).insert(some(0, 20_000))
+    sessions = sessions_of(owner)
+    now = time.monotonic()
+    for held in sessions._sessions.values():
+        monkeypatch.setattr(held, "clock", SimpleNamespace(monotonic=lambda: now))
     (table,) = client.versions(["taxi"])
     result = table.query(Query())
     for _ in range(4):
@@ -312,6 +313,43 @@ def test_tables_that_are_not_there(both: tuple[OwnedEngine, AttachedEngine]) -> 
             engine.versions(["taxi", "x"])
         assert asked(engine, "WITH x AS (SELECT 1 AS a) SELECT a FROM x") == [{"a": 1}]
         assert asked(engine, "WITH taxi AS (SELECT id FROM main.Taxi) SELECT count(*) AS n FROM taxi, TAXI AS t") == [{"n": 0}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SELECT id FROM taxi WHERE v >= 2499", 2),
+        ("SELECT id FROM taxi WHERE v >= 2499 AND id < 4999", 1),
+        ("SELECT id FROM taxi WHERE v IN (3, 4.5, 7777) OR v IS NULL", 2),
+        ("SELECT count(*) FROM taxi WHERE v < 5", 10),
+        ("SELECT sum(id) FROM taxi WHERE NOT v < 2495", 10),
+        ("SELECT max(a.id) FROM taxi a JOIN taxi b USING (id) WHERE a.v < 1 AND b.v < 2", 6),
+        ("SELECT len(list(id)) FROM taxi WHERE v < 3", 6),  # in a process apart
+        ("SELECT id FROM taxi WHERE " + " OR ".join(f"v = {n} AND id < {n + 4}" for n in range(400)), 4),
+        ("SELECT id FROM taxi WHERE " + "NOT (v > 3 OR " * 24 + "v = 1" + ")" * 24, 1),
+    ],
+)
+def test_rows_that_do_not_satisfy_a_condition_do_not_cross(
+    both: tuple[OwnedEngine, AttachedEngine], monkeypatch: pytest.MonkeyPatch, statement: str, rows: int
+) -> None:
+    """More are read than come with an answer, in a tree and in chunks."""
+    owner, client = both
+    table = owner.create(make_spec("taxi", SCHEMA, time="ts", key="id"), "error")
+    table.insert(some(0, 4000), None, "error")
+    table.flush()
+    table.insert(some(4000, 1000), None, "error")
+    crossed = 0
+    read = AttachedResult._batches
+
+    def counted(result: AttachedResult, *how: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal crossed
+        for batch in read(result, *how):
+            crossed += batch.num_rows
+            yield batch
+
+    monkeypatch.setattr(AttachedResult, "_batches", counted)
+    assert asked(client, statement) == asked(owner, statement)
+    assert crossed == rows
 
 
 def test_the_last_minutes_and_small_sides_use_the_index(twin: Twin) -> None:

@@ -23,6 +23,7 @@ from tests.conftest import examples
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.maintenance.check import check, closed
 from tidewheel.model.schema import make_spec
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 PLAIN = pa.schema([("k", pa.int64()), ("ts", pa.int64()), ("v", pa.float64())])
@@ -78,14 +79,14 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A warehouse with something in every table of its catalog, left by an owner that did not close: its last rows are in a log."""
     folder = tmp_path_factory.mktemp("origin")
     engine = OwnedEngine(folder / "wh", tw.Settings(indexing_servers=2, leaf_rows=8), listen=False)
-    texts = engine.create(make_spec("texts", SCHEMA, time="ts", key="k"), "error")
-    plain = engine.create(make_spec("plain", PLAIN, time=tw.epoch("ts", "ms"), key="k"), "error")
+    texts = Probe(engine.create(make_spec("texts", SCHEMA, time="ts", key="k"), "error"))
+    plain = Probe(engine.create(make_spec("plain", PLAIN, time=tw.epoch("ts", "ms"), key="k"), "error"))
     for table, schema in ((texts, SCHEMA), (plain, PLAIN)):
-        table.insert(some(schema), "package", "error")
+        table.insert(some(schema), "package")
         table.flush()
         table.replace(some(schema), (None, None))
-        table.insert(some(schema), None, "error")
-    plain.insert([{"k": "no number", "ts": 1, "v": 1.0}], None, "reject")
+        table.insert(some(schema))
+    plain.insert([{"k": "no number", "ts": 1, "v": 1.0}], on_bad="reject")
     shutil.copytree(folder / "wh", folder / "left")
     engine.close()
     with closing(sqlite3.connect(folder / "left" / "catalog.sqlite")) as conn, conn:

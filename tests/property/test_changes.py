@@ -18,13 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 import tidewheel as tw
 from tests.conftest import SOAK, examples
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.index.version import Version
 from tidewheel.model.query import Query
 from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.read.local_result import LocalResult
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import NEVER, OracleTable, rows_of, same_rows
+from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import SERIAL, TIME, Stream, TableCase, table_cases, wheres
 
 seeds = st.integers(0, 2**32)
@@ -57,16 +57,14 @@ class Changes(RuleBasedStateMachine):
         self.wh.create_table("t", case.schema, time=case.time, key=case.key, partition=case.partition)
 
     @property
-    def table(self) -> LocalTable:
+    def table(self) -> Probe:
         assert self.wh is not None
-        table = self.wh.table("t")._engine
-        assert isinstance(table, LocalTable)
-        return table
+        return Probe(self.wh.table("t"))
 
     # ---- writing ----------------------------------------------------------------------------------------
 
     def inserted(self, batch: pa.RecordBatch) -> None:
-        generation = self.table.insert(batch, None, "error").generation
+        generation = self.table.insert(batch).generation
         if batch.num_rows:
             assert generation > self.oracle.generation, "a generation came twice"
             self.oracle.generation = generation - 1
@@ -100,7 +98,7 @@ class Changes(RuleBasedStateMachine):
     def reopen(self, crash: bool, servers: int, mapped: bool) -> None:
         assert self.wh is not None
         if crash:
-            abandon(self.wh._engine)
+            abandon(self.wh)
         else:
             self.wh.close()
         self.wh = tw.open(self.root, settings=replace(self.options, indexing_servers=servers, map_chunks=mapped))

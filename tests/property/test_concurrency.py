@@ -15,6 +15,7 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import SOAK
+from tidewheel.testing.probe import Probe
 
 SECONDS = 60.0 if SOAK else 3.0
 SCHEMA = pa.schema(
@@ -125,7 +126,7 @@ def test_readers_see_whole_batches_exactly_once(tmp_path: Path, servers: int) ->
             assert len(result) == result.to_arrow().num_rows
 
         def disturb() -> None:
-            publisher = table._engine.publisher
+            publisher = Probe(table).publisher
             for server in publisher.servers:
                 server.check_at = 0
             publisher.redivide()

@@ -17,6 +17,7 @@ import pytest
 import tidewheel as tw
 from tidewheel.model.arrays import unified
 from tidewheel.testing.oracle import OracleTable, plain, rows_of, same_rows, value_type
+from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import KEY, KEY_TYPES, PAYLOADS, SERIAL, SIGN, TIME, VIEWS, Stream, TableCase
 from tidewheel.testing.values import build, limits
 
@@ -193,7 +194,7 @@ def test_a_package_is_remembered_when_another_insert_comes_between(tmp_path: Pat
         table = wh.create_table("t", schema, time="ts", key="k")
         table.insert(pa.record_batch([times(range(100)), pa.array(range(100))], schema=schema))
         table.flush()
-        publisher = table._engine.publisher
+        publisher = Probe(table).publisher
         place = publisher.place
 
         def slowly(batch: pa.RecordBatch, *more: Any) -> Any:
@@ -244,11 +245,11 @@ def test_keys_are_divided_anew_over_servers(tmp_path: Path, type_: pa.DataType) 
     with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:
         table = wh.create_table("t", schema, time="ts", key="k")
         table.insert(batch(0, 100))
-        before = table._engine.publisher.placing.dispatch
+        before = Probe(table).publisher.placing.dispatch
         for i in range(3):
             table.insert(batch(1000 * (i + 1), 30_000))
         table.flush()
-        assert table._engine.publisher.placing.dispatch is not before
+        assert Probe(table).publisher.placing.dispatch is not before
         table.insert(batch(0, 10))
         assert table.rows == len(table.query()) == 90_110
     with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:

@@ -89,6 +89,6 @@ def test_a_batch_is_whole_or_not_there(tmp_path: Path, servers: int) -> None:
     finally:
         pest.stop()
     check(table, acknowledged)
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(tmp_path, settings=options) as wh:
         check(wh.table("t"), acknowledged)

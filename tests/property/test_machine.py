@@ -20,6 +20,7 @@ import tidewheel as tw
 from tests.conftest import SOAK, examples
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import OracleTable, difference, frozen, in_order, natural, rows_of, same_rows
+from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import SERIAL, SIGN, TIME, Stream, TableCase, table_cases, wheres
 
 seeds = st.integers(0, 2**32)
@@ -122,7 +123,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def update_templates(self) -> None:
-        publisher = self.table._engine.publisher
+        publisher = Probe(self.table).publisher
         with publisher.lock:
             for server in publisher.servers:
                 server.check_at = 0
@@ -133,7 +134,7 @@ class Machine(RuleBasedStateMachine):
     def divide_servers_anew(self) -> None:
         """As if the servers' shares had drifted apart."""
         with mock.patch("tidewheel.write.publish.is_uneven", lambda *_: True):
-            self.table._engine.publisher.seal()
+            Probe(self.table).publisher.seal()
 
     @rule(servers=st.integers(1, 3))
     def reopen(self, servers: int) -> None:
@@ -149,7 +150,7 @@ class Machine(RuleBasedStateMachine):
         """The owner dies, perhaps again before what it brought back is flushed: nothing that was acknowledged is lost."""
         for _ in range(1 + twice):
             assert self.wh is not None
-            abandon(self.wh._engine)
+            abandon(self.wh)
             self.open_again(servers)
 
     def open_again(self, servers: int) -> None:

@@ -53,10 +53,10 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
                     "low": min(known["h"], default=None), "f": len(known["f"]), "t": max(known[TIME])}
         assert table.query(aggregate=totals).to_pylist() == [expected]
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
-            if upto < table._engine.publisher.version.horizon:
+            if upto < Probe(table).version.horizon:
                 continue  # chunks have left with what was replaced
             came = [row.values for row in oracle.rows if after < row.born <= upto < row.died]
-            same_rows(table._engine.query(Query(after=after, upto=upto)).to_arrow(), came)
+            same_rows(Probe(table).query(Query(after=after, upto=upto)).to_arrow(), came)
         for _ in range(6):
             asked = stream.key_bounds()
             if any(isinstance(v, float) and v != v or abs(v) > 1e30 for v in asked.get("box", ()) if v is not None):
@@ -70,7 +70,7 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
         table.insert(batch)
         oracle.insert(batch)
     ask()
-    publisher = table._engine.publisher
+    publisher = Probe(table).publisher
     for server in publisher.servers:
         server.check_at = 0
     publisher.redivide()

@@ -29,6 +29,7 @@ from tidewheel.errors import FormatError
 from tidewheel.maintenance import backup as care
 from tidewheel.maintenance.manifest import Manifest, Stored
 from tidewheel.surfaces import cli
+from tidewheel.testing.probe import owner_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("note", pa.string())])
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
@@ -98,9 +99,9 @@ def test_everything_comes_back(wh: tw.Warehouse, tmp_path: Path) -> None:
             again.table(name).insert(some(10, 5000))
             again.table(name).flush()
         assert again.table("t").rows == 151 and again.check().ok
-        lease = again._engine.catalog.lease()
+        lease = owner_of(again).catalog.lease()
         assert lease is not None and lease.pid == os.getpid()
-        assert lease.epoch > wh._engine.epoch + 1000  # no later owner of the original has it, too
+        assert lease.epoch > owner_of(wh).epoch + 1000  # no later owner of the original has it, too
     with tw.open(tmp_path / "r") as again:
         assert again.table("t").rows == 151
 
@@ -176,16 +177,16 @@ class NoLinks(Disk):
 
 
 def test_copies_where_no_link_can_be_made(wh: tw.Warehouse, tmp_path: Path) -> None:
-    report = care.backup(wh._engine, tmp_path / "b", disk=NoLinks())
+    report = care.backup(owner_of(wh), tmp_path / "b", disk=NoLinks())
     assert report.linked == 0 and report.copied == report.files - 1
     for path in (tmp_path / "b").rglob("*.arrow"):
         assert not os.path.samefile(path, tmp_path / "wh" / path.relative_to(tmp_path / "b"))
-    assert care.backup(wh._engine, tmp_path / "b", disk=NoLinks()).copied == 0
+    assert care.backup(owner_of(wh), tmp_path / "b", disk=NoLinks()).copied == 0
     assert len(restored(tmp_path / "b", tmp_path / "r")) == 141
 
 
 def test_a_damaged_file_of_the_backup_is_made_anew(wh: tw.Warehouse, tmp_path: Path) -> None:
-    care.backup(wh._engine, tmp_path / "b", disk=NoLinks())
+    care.backup(owner_of(wh), tmp_path / "b", disk=NoLinks())
     path = sorted((tmp_path / "b").rglob("*.arrow"))[0]
     flip(path, path.stat().st_size // 2)
     assert wh.backup(tmp_path / "b", verify="new").linked == 0, "it has the right size"
@@ -195,14 +196,14 @@ def test_a_damaged_file_of_the_backup_is_made_anew(wh: tw.Warehouse, tmp_path: P
     assert again.linked == 1 and len(restored(tmp_path / "b", tmp_path / "r")) == 141
     path.unlink()
     path.write_bytes(b"short")
-    assert care.backup(wh._engine, tmp_path / "b", disk=NoLinks()).copied == 1
+    assert care.backup(owner_of(wh), tmp_path / "b", disk=NoLinks()).copied == 1
     path.unlink()
     assert wh.backup(tmp_path / "b", verify="new").linked == 1
 
 
 def test_a_good_copy_outlives_its_damaged_original(wh: tw.Warehouse, tmp_path: Path) -> None:
     """That is what the backup is for: it is not replaced by the damage, and the file can be put back from it."""
-    care.backup(wh._engine, tmp_path / "b", disk=NoLinks())
+    care.backup(owner_of(wh), tmp_path / "b", disk=NoLinks())
     want = rows(wh)
     (path, *_) = sorted((tmp_path / "wh").rglob("*.arrow"))
     flip(path, path.stat().st_size // 2)
@@ -393,7 +394,7 @@ def test_a_chunk_from_before_and_after_is_refused(tmp_path: Path) -> None:
         table.insert(some(1))
         table.insert(some(1))
         table.flush()
-        catalog = wh._engine.catalog
+        catalog = owner_of(wh).catalog
         with pytest.raises(tw.StorageError, match="from before and after generation 1"):
             catalog.snapshot({1: 1})
         assert [c.generation_hi for c in catalog.snapshot({1: 2}).chunks] == [2]
@@ -463,7 +464,7 @@ def test_a_backup_that_is_cut_short_anywhere_leaves_the_one_before(wh: tw.Wareho
         return files(tmp_path / "r" / "tables")
 
     def run(disk: FaultyDisk) -> object:
-        return care.backup(wh._engine, folder, disk=disk)
+        return care.backup(owner_of(wh), folder, disk=disk)
 
     disk = again(None)
     assert attempt(disk, run) and restore() == there
@@ -487,10 +488,10 @@ def test_a_first_backup_that_is_cut_short_anywhere(wh: tw.Warehouse, tmp_path: P
     wh.table("t").flush()
     there = files(tmp_path / "wh" / "tables")
     disk = FaultyDisk(tmp_path / "b")
-    care.backup(wh._engine, tmp_path / "b", disk=disk)
+    care.backup(owner_of(wh), tmp_path / "b", disk=disk)
     for n, plan in enumerate(plans(disk.counts, (Fault.CRASH_BEFORE, Fault.FAIL))):
         folder, root = tmp_path / f"b{n}", tmp_path / f"r{n}"
-        if not attempt(FaultyDisk(folder, plan), lambda disk: care.backup(wh._engine, folder, disk=disk)):  # noqa: B023
+        if not attempt(FaultyDisk(folder, plan), lambda disk: care.backup(owner_of(wh), folder, disk=disk)):  # noqa: B023
             try:
                 tw.restore(folder, root)
             except (tw.NotFoundError, tw.CorruptionError):
@@ -591,7 +592,7 @@ def test_a_disk_that_writes_something_else(wh: tw.Warehouse, tmp_path: Path) -> 
             flip(Path(new), 100)
 
     with pytest.raises(tw.StorageError, match="its disk may be failing"):
-        care.backup(wh._engine, tmp_path / "b", disk=Wrong())
+        care.backup(owner_of(wh), tmp_path / "b", disk=Wrong())
     wh.backup(tmp_path / "b")
     with pytest.raises(tw.StorageError, match="its disk may be failing"):
         tw.restore(tmp_path / "b", tmp_path / "r", disk=Wrong())

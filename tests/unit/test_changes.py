@@ -17,7 +17,6 @@ import pytest
 import tidewheel as tw
 from tests.chunks import BLOCK_ROWS, ChunkFile
 from tidewheel.chunk import writer
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.run import EVERY_ROW, Batch, Run, coalesce
 from tidewheel.index.tree import Tree
@@ -25,6 +24,7 @@ from tidewheel.model.pieces import GENERATION_WIDTH, Shape
 from tidewheel.model.query import Query
 from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe
 from tidewheel.write import arrange
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
@@ -56,10 +56,8 @@ class Book:
         return self.wh.table("t")
 
     @property
-    def engine(self) -> LocalTable:
-        engine = self.table._engine
-        assert isinstance(engine, LocalTable)
-        return engine
+    def engine(self) -> Probe:
+        return Probe(self.table)
 
     @property
     def generation(self) -> int:
@@ -86,7 +84,7 @@ class Book:
 
     def again(self, crash: bool = False) -> None:
         if crash:
-            abandon(self.wh._engine)
+            abandon(self.wh)
         else:
             self.wh.close()
         self.wh = tw.open(self.root, settings=self.settings)
@@ -272,8 +270,7 @@ def test_generations_far_apart(tmp_path: Path, gap: int, width: int) -> None:
     """Merged runs, and trees of merged and other runs, keep them whatever they are."""
     with Book(tmp_path / "wh").wh as wh:
         wh.table("t").insert(rows(range(1000)))
-        engine = wh.table("t")._engine
-        assert isinstance(engine, LocalTable)
+        engine = Probe(wh.table("t"))
         template = engine.publisher.version.live[0].tree.template
         shape = Shape(engine.spec)
         first, second, third, large = (Batch(rows(r).to_batches()[0], template.coder, shape) for r in ([1], [2, 3], [4], range(5, 700)))
@@ -300,7 +297,7 @@ def test_who_does_not_ask_reads_no_generations(tmp_path: Path) -> None:
         for _ in range(4):
             book.insert(BLOCK_ROWS)
         book.table.flush()
-        (chunk,) = book.engine.publisher.version.chunks
+        (chunk,) = book.engine.chunks
         assert len(book.table.query().to_arrow()) == 4 * BLOCK_ROWS and book.table.schema == SCHEMA
         book.check((0, 4))
         assert chunk._verified.shape == (4, 4) and not chunk._verified[3].any()
@@ -321,7 +318,7 @@ def test_chunks_of_format_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         book.insert(10)
         book.insert(10)
         book.table.flush()
-        assert [c.record.format for c in book.engine.publisher.version.chunks] == [1, 2]
+        assert [c.record.format for c in book.engine.chunks] == [1, 2]
         assert book.changes(0, 1) == book.changes(0, 2) == book.changes(3, 3) == []
         assert book.changes(2, 3) == book.changes(0, 3) == book.changes(None, 3) == list(range(30))
         assert book.changes(2, 4) == list(range(40)) and book.changes(3, 5) == list(range(30, 50))
@@ -386,7 +383,7 @@ def test_only_what_is_needed_is_counted(tmp_path: Path, monkeypatch: pytest.Monk
                 book.insert(50)
             book.table.flush()
         looked: list[int] = []
-        for chunk in book.engine.publisher.version.chunks:
+        for chunk in book.engine.chunks:
             kind, whole = type(chunk), type(chunk).row_generations
         monkeypatch.setattr(kind, "row_generations", lambda self: looked.append(self.record.generation_lo) or whole(self))
         assert rows_by_generation(book.engine.publisher.version, 5, None, 240) == [(6, 50), (7, 100), (8, 150), (9, 200)]

@@ -29,6 +29,7 @@ from tidewheel.env.disk import Disk
 from tidewheel.maintenance.check import check, closed
 from tidewheel.model.report import CheckReport
 from tidewheel.surfaces import cli
+from tidewheel.testing.probe import owner_of
 
 N = 40_000  # more than two blocks
 POINTS = pa.schema([("x", pa.float64()), ("y", pa.int32()), ("ts", pa.timestamp("us")), ("speed", pa.float32())])
@@ -643,7 +644,7 @@ def test_a_file_that_is_being_written_is_no_leftover(root: Path) -> None:
             return sink
 
     with tw.open(root) as wh:
-        wh._engine.files.disk = Slow()
+        owner_of(wh).files.disk = Slow()
         table = wh.table("points")
         table.insert(points(100))
         flush = threading.Thread(target=table.flush)
@@ -781,19 +782,18 @@ def test_problems_on_a_terminal_are_a_table(root: Path, monkeypatch: pytest.Monk
 def test_a_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
-    from tidewheel.env import progress
-    from tidewheel.surfaces import maintenance_output
+    from tidewheel.surfaces import progress_bar
 
     class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_bar, "PATIENCE", 0.0)
     for stream in (Screen(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
-        with maintenance_output._bar("checking") as step:
+        with progress_bar.bar("checking") as step:
             for done in range(0, 101, 10):
                 step(done, 100)
         assert ("checking" in stream.getvalue()) == isinstance(stream, Screen)
-    with maintenance_output._bar("nothing to do"):
+    with progress_bar.bar("nothing to do"):
         pass

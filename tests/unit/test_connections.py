@@ -16,6 +16,7 @@ from tidewheel.settings import Settings
 from tidewheel.spark import connections
 from tidewheel.spark.bulk_sink import BulkSink
 from tidewheel.spark.options import Place
+from tidewheel.testing.probe import Probe, tables_of
 
 SPEC = make_spec("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
 ROWS = pa.record_batch([pa.array([1, 2]), pa.array([1, 2], pa.timestamp("us"))], schema=SPEC.schema)
@@ -34,7 +35,7 @@ def owned(tmp_path: Path) -> Iterator[OwnedEngine]:
 
 @pytest.fixture
 def place(owned: OwnedEngine) -> Place:
-    owned.create(SPEC, "error").insert(ROWS, None, "error")
+    Probe(owned.create(SPEC, "error")).insert(ROWS)
     return Place(str(owned.root), "t")
 
 
@@ -57,20 +58,20 @@ class Leaves:
 def test_a_table_is_made_by_the_next_owner(owned: OwnedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned, "create", leaves := Leaves(owned.create))
     assert connections.create(Place(str(owned.root), "t"), SPEC).schema == SPEC.schema
-    assert leaves.times == 2 and owned.tables() == ["t"]
+    assert leaves.times == 2 and tables_of(owned) == ["t"]
 
 
 def test_a_task_gets_its_table_of_the_next_owner(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned, "table", leaves := Leaves(owned.table))
     with connections.of(place) as table:
-        assert table.state().rows == 2
+        assert Probe(table).state().rows == 2
     assert leaves.times == 2
 
 
 def test_a_load_is_committed_by_the_next_owner(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = owned.table("t")
-    load = connections.table(place).begin_load()
-    monkeypatch.setattr(there, "commit_load", leaves := Leaves(there.commit_load))
+    there = Probe(owned.table("t"))
+    load = Probe(connections.table(place)).begin_load()
+    monkeypatch.setattr(there.loads, "commit", leaves := Leaves(there.loads.commit))
     BulkSink(place, SPEC, load, True, "error", False).commit([])
     assert leaves.times == 2 and there.state().rows == 0
 
@@ -79,15 +80,15 @@ def test_a_load_is_committed_by_the_next_owner(owned: OwnedEngine, place: Place,
 def test_a_load_that_may_have_been_committed_is_not_committed_again(
     owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
-    there = owned.table("t")
-    monkeypatch.setattr(there, "commit_load", leaves := Leaves(there.commit_load, untouched=False, done=done))
+    there = Probe(owned.table("t"))
+    monkeypatch.setattr(there.loads, "commit", leaves := Leaves(there.loads.commit, untouched=False, done=done))
     with pytest.raises(OwnerLostError):
-        BulkSink(place, SPEC, connections.table(place).begin_load(), True, "error", False).commit([])
+        BulkSink(place, SPEC, Probe(connections.table(place)).begin_load(), True, "error", False).commit([])
     assert leaves.times == 1 and there.state().rows == (0 if done else 2)
 
 
 def test_what_may_be_asked_twice_is(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = owned.table("t")
-    monkeypatch.setattr(there, "generation", leaves := Leaves(there.generation, untouched=False))
-    assert connections.call(place, lambda table: table.generation()) == 1
+    streams = Probe(owned.table("t")).streams
+    monkeypatch.setattr(streams, "last", leaves := Leaves(streams.last, untouched=False))
+    assert connections.call(place, lambda table: Probe(table).last_batch("s")) is None
     assert leaves.times == 2

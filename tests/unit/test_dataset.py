@@ -20,8 +20,8 @@ import pytest
 import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tests.sql_tables import DAY, Twin, make, told
+from tidewheel.model.conditions import Both, Comparison, Either, IsNull, Negation, OneOf, Unknown
 from tidewheel.sql.arrow_filters import condition_of
-from tidewheel.sql.predicates import Both, Comparison, Either, IsNull, Negation, OneOf, Unknown
 
 F = pc.field
 

@@ -15,7 +15,7 @@ from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import TableState
 from tidewheel.programs.demo.numbers import Moment, Numbers, Request, Sent, lag_quantile
 from tidewheel.programs.demo.summary import Proof, next_steps, sentences, verdict
-from tidewheel.programs.demo.view import Screen, line, panel, share_bar, short, sparkline
+from tidewheel.programs.demo.view import Screen, line, panel, share_bar, sparkline
 
 SENT = Sent(reports=1000, late=7, broken=3, files=5, start=1)
 WHOLE = Proof(found=997, different=997, late=7, rejected=3, reasons=((3, "speed: 'fast' doesn't fit float"),))
@@ -77,7 +77,6 @@ def test_bars_show_shares() -> None:
     assert share_bar(0, 0, 4) == share_bar(0, 9, 4) == "░░░░"
     assert share_bar(1, 1_000_000, 4) == "█░░░"
     assert share_bar(5, 10, 4) == "██░░" and share_bar(10, 10, 4, ascii_only=True) == "####"
-    assert short(999_999) == "999,999" and short(5_550_000) == "5.5 million"
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import struct
-import zlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -23,8 +22,11 @@ from tidewheel.surfaces import cli
 from tidewheel.surfaces.explain.drawing import PLAIN, draw, kind
 from tidewheel.surfaces.explain.labels import is_relative, key_label
 from tidewheel.surfaces.explain.plane import ASKED, PRUNED, READ, Region, plane, regions_of
-from tidewheel.surfaces.explain.png import encode, inner_size, paint
-from tidewheel.surfaces.explain.render import key_value, time_value
+from tidewheel.surfaces.explain.render import key_value, time_steps, time_value
+from tidewheel.surfaces.explain.svg import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+READ_EDGE, PRUNED_EDGE, QUERY_EDGE = "#3d8f5c", "#aab2bd", "#2f6fde"
 
 # ---- cells --------------------------------------------------------------------------------------------------
 
@@ -121,45 +123,42 @@ def test_the_drawing() -> None:
     assert {kind(n) for n in range(8)} == set(PLAIN)
 
 
-def test_the_picture_is_a_png_with_the_same_cells() -> None:
-    found = [Region("chunk", "a", (0, 99), (0, 99), True, 1), Region("chunk", "b", (100, 199), (100, 199), False, 1)]
-    made = plane(found, [(0, 49)], (0, 199), *inner_size())
-    data = paint(made, found, [(0, 49)], (0, 199), ["Some table", "0", "199", "2026-01-01 00:00:00", "z"])
-    width, height, palette, pixels = decode(data)
-    assert (width, height) == (960, 540)
-
-    def colour(key: int, time: int) -> tuple[int, ...]:
-        x, y = 24 + made.time.cell(time), 40 + made.key.cells - 1 - made.key.cell(key)
-        return palette[pixels[y][x]]
-
-    hit, read, pruned, asked, empty = colour(20, 50), colour(70, 50), colour(150, 150), colour(20, 150), colour(150, 50)
-    assert len({hit, read, pruned, asked, empty}) == 5 and empty == (255, 255, 255)
-    assert colour(0, 100) == colour(49, 150) == (30, 90, 200), "the query has an edge"
+def picture(found: list[Region], keys: list[Any], time: Any, title: str = "t", name: str = "k") -> ElementTree.Element:
+    steps = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]
+    return ElementTree.fromstring(svg(found, keys, time, title, (name, str, steps), ("ts", str, steps)))
 
 
-@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
-def test_png_round_trip(rows: list[bytes]) -> None:
-    palette = [(n, 255 - n, n // 2) for n in range(256)]
-    assert decode(encode(rows, palette)) == (3, len(rows), palette, rows)
+def boxes(root: ElementTree.Element, edge: str) -> list[tuple[int, ...]]:
+    """The rectangles with edges of a colour, without that of the legend."""
+    found = [one for one in root.iter(f"{SVG}rect") if one.get("stroke") == edge]
+    return [tuple(int(one.attrib[name]) for name in ("x", "y", "width", "height")) for one in found[:-1]]
 
 
-def decode(data: bytes) -> tuple[int, int, list[tuple[int, ...]], list[bytes]]:
-    """What any reader of PNG does with such a file."""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, parts = 8, {}
-    while at < len(data):
-        (size,) = struct.unpack_from(">I", data, at)
-        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
-        assert struct.unpack_from(">I", data, at + 8 + size)[0] == zlib.crc32(name + body)
-        parts[name] = body
-        at += 12 + size
-    width, height, *rest = struct.unpack(">IIBBBBB", parts[b"IHDR"])
-    assert rest == [8, 3, 0, 0, 0] and list(parts)[-1] == b"IEND"
-    raw = zlib.decompress(parts[b"IDAT"])
-    rows = [raw[y * (width + 1) : (y + 1) * (width + 1)] for y in range(height)]
-    assert all(row[0] == 0 for row in rows)
-    colours = [tuple(parts[b"PLTE"][i : i + 3]) for i in range(0, len(parts[b"PLTE"]), 3)]
-    return width, height, colours, [row[1:] for row in rows]
+def test_the_picture_has_every_region_at_its_place() -> None:
+    found = [Region("chunk", "a", (0, 99), (0, 99), True, 7), Region("chunk", "b", (100, 199), (100, 199), False, 1)]
+    root = picture(found, [(0, 49)], (0, 199))
+    (read,), (pruned,), (query,) = boxes(root, READ_EDGE), boxes(root, PRUNED_EDGE), boxes(root, QUERY_EDGE)
+    assert read[0] + read[2] == pruned[0] and pruned[1] + pruned[3] == read[1], "later: right; greater key: above"
+    assert read[2] == pytest.approx(pruned[2], abs=1) and read[3] == pytest.approx(pruned[3], abs=1)
+    assert query[0] == read[0] and query[2] == pytest.approx(read[2] + pruned[2], abs=1), "all times"
+    assert query[1] + query[3] == read[1] + read[3] and query[3] == pytest.approx(read[3] / 2, abs=1), "the lower half of the keys"
+    assert [one.text for one in root.iter(f"{SVG}title")] == ["chunk b: 1 row pruned", "chunk a: 7 rows taken"]
+
+
+@settings(max_examples=examples(60))
+@given(regions, st.lists(far, max_size=3), far)
+def test_the_picture_has_as_many_boxes_as_there_is_to_see(found: list[Region], keys: list[Any], time: Any) -> None:
+    root = picture(found, keys, time)
+    assert len(boxes(root, READ_EDGE)) == sum(r.read for r in found) and len(boxes(root, PRUNED_EDGE)) == sum(not r.read for r in found)
+    for x, y, width, height in [box for edge in (READ_EDGE, PRUNED_EDGE, QUERY_EDGE) for box in boxes(root, edge)]:
+        assert width > 0 and height > 0 and x > 0 and x + width <= 960 - 64 and y >= 72 and y + height <= 540 - 88
+
+
+def test_letters_of_a_picture_are_text() -> None:
+    root = picture([Region("chunk", "<&>", (0, 99), (0, 99), True, 1)], [], (0, 9), "taxi: <1 & 2>", "\u00fc\"'")
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert texts[:2] == ["taxi: <1 & 2>", "\u00fc\"'"] and texts[2:7] == ["0", "20", "40", "60", "80"]
+    assert time_steps(1000)[:4] == [1, 2, 5, 10] and 3600_000_000 in time_steps(1000) and time_steps(86_400 * 10**9)[:3] == [1, 2, 7]
 
 
 # ---- labels and ends ----------------------------------------------------------------------------------------

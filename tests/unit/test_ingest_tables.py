@@ -243,7 +243,7 @@ def test_a_stream_in_numbers() -> None:
     }
     seen = watch.look()
     assert (seen.batches, seen.behind, seen.newest) == (1, None, None)
-    assert ("visible after", "600 ms .. 2.5 s") in facts(Seen(newest=0.6, oldest=2.5)) and dict(facts(Seen(behind=1000)))[
+    assert ("visible after", "600 ms .. 2.50 s") in facts(Seen(newest=0.6, oldest=2.5)) and dict(facts(Seen(behind=1000)))[
         "behind"
     ] == "1,000"
 

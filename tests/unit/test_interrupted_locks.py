@@ -23,6 +23,7 @@ import pytest
 import tidewheel as tw
 from tidewheel.chunk import reader
 from tidewheel.env import deadline
+from tidewheel.testing.probe import Probe, owner_of
 from tidewheel.write import commit
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
@@ -102,7 +103,7 @@ def test_no_lock_stays_held(tmp_path: Path, name: str, durability: str) -> None:
 def test_an_interrupt_at_any_call_keeps_no_chunk_for_good(tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="k")
-        commits = wh._engine.commits  # type: ignore[attr-defined]
+        commits = owner_of(wh).commits
 
         def work() -> None:
             with commits.keeping():
@@ -135,7 +136,7 @@ def test_an_interrupt_leaves_no_chunk_locked(tmp_path: Path) -> None:
         table: Any = wh.create_table("t", SCHEMA, time="ts", key="k")
         table.insert(rows())
         table.flush()
-        (chunk,) = table._engine.publisher.version.chunks
+        (chunk,) = Probe(table).chunks
         for point in range(3):
             chunk.enter()
             assert interrupted_at_call(point, chunk.let_go, {reader.__file__})

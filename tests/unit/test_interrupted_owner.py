@@ -14,9 +14,9 @@ from sqlalchemy import event
 
 from tests.interrupt import Interrupt
 from tidewheel.cluster.owner import OwnedEngine
-from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
+from tidewheel.testing.probe import Probe
 from tidewheel.write import commit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])
@@ -54,8 +54,8 @@ def test_sqlite_keeps_its_write_ahead_log(engine: OwnedEngine, moment: str) -> N
     event.remove(database, moment, interrupts)
     assert log.exists() and log.stat().st_ino == before
     engine.tenure.look()
-    engine.table("t").insert(row(1), None, "error")
-    engine.table("t").flush()
+    Probe(engine.table("t")).insert(row(1))
+    Probe(engine.table("t")).flush()
     assert not engine.fenced
 
 
@@ -64,11 +64,11 @@ KEEPING = commit.Committer.keeping.__wrapped__.__code__  # type: ignore[attr-def
 
 def test_what_was_kept_for_somebody_leaves_after_an_interrupt(engine: OwnedEngine) -> None:
     """A backup that was interrupted anywhere, and a replace after it: the chunk that it hides leaves the disk."""
-    table = engine.table("t")
+    table = Probe(engine.table("t"))
     at = 0
     while True:
         at += 1
-        table.insert(row(1), None, "error")
+        table.insert(row(1))
         table.flush()
         interrupt = Interrupt(at, KEEPING)
 
@@ -80,7 +80,7 @@ def test_what_was_kept_for_somebody_leaves_after_an_interrupt(engine: OwnedEngin
             interrupt.run(backup)
         table.replace(row(3), (0, 10))
         assert not engine.commits._committing.locked()
-        assert table.query(Query()).to_arrow()["id"].to_pylist() == [3]
+        assert table.query().to_arrow()["id"].to_pylist() == [3]
         with engine.still():  # its files go in the thread that commits
             left = os.listdir(engine.root / "tables" / "1")
         assert len(left) == 1, f"interrupted at {interrupt.where}: {left}"

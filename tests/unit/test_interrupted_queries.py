@@ -25,11 +25,11 @@ from tests.interrupt import Interrupt
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.range_files import RangeFiles
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.model.query import Query
 from tidewheel.read.local_result import LocalResult
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
 N = 2000
@@ -42,33 +42,30 @@ def rows() -> pa.Table:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[LocalTable]:
+def local(tmp_path: Path) -> Iterator[Probe]:
     with tw.open(tmp_path / "wh", settings=tw.Settings(leaf_rows=32, zero_copy_rows=40, batch_rows=500)) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="id")
         table.insert(rows().slice(0, N // 2))
         table.flush()
         table.insert(rows().slice(N // 2, N))
-        yield table._engine
+        yield Probe(table)
 
 
-def mapped(local: LocalTable) -> Callable[[], Version]:
+def mapped(local: Probe) -> Callable[[], Version]:
     """Makes versions whose chunks nobody has opened yet."""
     publisher = local.publisher
 
     def make() -> Version:
         old = publisher.version
-        chunks = [
-            Chunk(c.record, local.spec, publisher.shape, c.coder, local.engine.files, beyond_of(tw.Settings()))  # type: ignore[attr-defined]
-            for c in old.chunks
-        ]
+        chunks = [Chunk(c.record, local.spec, publisher.shape, c.coder, local.owner.files, beyond_of(tw.Settings())) for c in old.chunks]
         return WeakVersion(old.generation, ChunkSet(publisher.shape.width, chunks), old.sealed, old.live, old.masks, old.coder)
 
     return make
 
 
-def by_range(local: LocalTable) -> Callable[[], Version]:
+def by_range(local: Probe) -> Callable[[], Version]:
     publisher = local.publisher
-    files = RangeFiles(pyarrow.fs.LocalFileSystem(), str(local.engine.files.root), threads=1)  # type: ignore[attr-defined]
+    files = RangeFiles(pyarrow.fs.LocalFileSystem(), str(local.owner.files.root), threads=1)
 
     def make() -> Version:
         old, cache = publisher.version, LeafCache(1 << 20)
@@ -97,7 +94,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("stored", [mapped, by_range])
-def test_at_any_point(local: LocalTable, stored: Callable[[LocalTable], Callable[[], Version]], query: str) -> None:
+def test_at_any_point(local: Probe, stored: Callable[[Probe], Callable[[], Version]], query: str) -> None:
     make = stored(local)
 
     def read(version: Version) -> pa.Table:

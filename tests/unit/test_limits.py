@@ -22,6 +22,7 @@ from tidewheel.duck import evaluator
 from tidewheel.duck.lifetime import Kept
 from tidewheel.env.disk import Disk
 from tidewheel.read import limits, materialise, ordering
+from tidewheel.testing.probe import Probe
 
 N = 300_000
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("text", pa.string())])
@@ -129,7 +130,7 @@ class TestTimeout:
         calls: list[int] = []
         real = materialise._column
         monkeypatch.setattr(materialise, "_column", lambda *a: (calls.append(1), time.sleep(0.05), real(*a))[2])
-        with tw.open(Path(str(table._engine.engine.files.root) + "-2")) as other:
+        with tw.open(Path(str(Probe(table).owner.files.root) + "-2")) as other:
             wide = other.create_table("w", schema, time="ts", key="id")
             some = rows(2000)
             wide.insert(pa.table([some["id"], some["ts"], *([some["text"]] * 10)], schema=schema))
@@ -245,7 +246,7 @@ class TestBytes:
         assert len(table.query(group_by=["id"], aggregate={"n": "count(*)"}, max_bytes=16 << 20).to_arrow()) == 1000
 
     def test_the_default_is_half_of_the_memory(self, table: tw.Table) -> None:
-        assert table._engine.planner.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
+        assert Probe(table).planner.limits.bytes == 0.5 * limits.machine_memory() > 1 << 27
         assert limits.Limits.of(tw.Settings(query_bytes=None)).bytes == math.inf
         assert limits.Limits.of(tw.Settings(query_bytes=1 << 20)).bytes == 1 << 20
 

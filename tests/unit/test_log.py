@@ -15,12 +15,13 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.cluster.owner import OwnedEngine
-from tidewheel.engine.local_table import LocalTable
+from tidewheel.env.appender import Appender
 from tidewheel.env.disk import Disk
-from tidewheel.env.local_files import Appender, LocalFiles
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import ClosedError, FencedError
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
+from tidewheel.testing.probe import Probe, owner_of
 from tidewheel.warehouse import Warehouse
 from tidewheel.write import log as logs
 from tidewheel.write.log_format import COLUMNS, STREAM, Head, batch_of, entry, read_segment
@@ -59,7 +60,7 @@ def opened(root: Path, disk: Disk | None = None, **options: Any) -> Warehouse:
 
 
 def crash(wh: Warehouse) -> None:
-    abandon(wh._engine)
+    abandon(wh)
 
 
 def numbers(table: tw.Table) -> list[int]:
@@ -156,6 +157,17 @@ class TestKeeping:
         with tw.open(tmp_path, settings=tw.Settings(indexing_servers=2)) as wh:
             assert numbers(wh.table("t")) == [*range(10), 100, 100, 100, 100]
 
+    def test_recovery_tells_how_far_it_is(self, tmp_path: Path) -> None:
+        wh = opened(tmp_path)
+        wh.create_table("t", FIXED, time="ts", key="k").insert(fixed(0, 10))
+        wh.table("t").insert(fixed(10, 20))
+        crash(wh)
+        total = sum(segment.stat().st_size for segment in segments(tmp_path))
+        told: list[tuple[int, int]] = []
+        OwnedEngine(tmp_path.resolve(), tw.Settings(), listen=False, progress=lambda done, of: told.append((done, of))).close()
+        (first, last), of = zip(*told, strict=True)  # a step for each record
+        assert 0 < first < last <= total and of == (total, total)
+
     def test_rejects_are_as_durable_as_rows(self, tmp_path: Path) -> None:
         wh = opened(tmp_path)
         table = wh.create_table("t", FIXED, time="ts", key="k")
@@ -169,7 +181,7 @@ class TestKeeping:
         wh = opened(tmp_path)
         table = wh.create_table("t", FIXED, time="ts", key="k")
         table.insert(fixed(0, 100))
-        publisher = table._engine.publisher
+        publisher = Probe(table).publisher
         monkeypatch.setattr(publisher, "next_job", lambda: None)  # nothing but the replace is flushed
         table.replace(fixed(20, 30), time=(0, 49))
         table.insert(fixed(10, 15))
@@ -410,7 +422,7 @@ class TestDisks:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:
-                patch.setattr(table._engine.publisher.log, "wait", interrupted)
+                patch.setattr(Probe(table).log, "wait", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     table.insert(fixed(0, 10), package="p")
             assert table.insert(fixed(0, 10), package="p").duplicate
@@ -432,7 +444,7 @@ class TestDisks:
             for thread in threads:
                 thread.join()
             assert table.rows == 80
-            assert table._engine.publisher.log.syncs < 40
+            assert Probe(table).log.syncs < 40
 
     def test_an_interrupt_in_a_write_waits_for_its_end(self, tmp_path: Path) -> None:
         class Interrupted(Disk):
@@ -483,7 +495,7 @@ def test_what_a_stale_owner_wrote_does_not_come_back_later(tmp_path: Path, monke
     stale = opened(tmp_path)
     table = stale.create_table("t", FIXED, time="ts", key="k")
     table.insert(fixed(0, 10))
-    stale._engine.tenure.stop()  # type: ignore[attr-defined]  # it is to notice when it writes, not before
+    owner_of(stale).tenure.stop()  # it is to notice when it writes, not before
     (tmp_path / "owner.lock").unlink()
     with monkeypatch.context() as patch:
         patch.setattr("tidewheel.write.flush.Flusher.start", lambda *_: None)  # it is killed before it flushes
@@ -503,16 +515,17 @@ def test_what_a_stale_owner_wrote_does_not_come_back_later(tmp_path: Path, monke
 def test_bad_rows_of_a_dropped_table_make_no_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path) as wh:
         table = wh.create_table("t", FIXED, time="ts", key="k")
-        keep = LocalTable._keep_rejects
+        inserts = Probe(table).local.inserts
+        keep = inserts._rejects
 
-        def too_late(self: LocalTable, *args: Any) -> None:
+        def too_late() -> Any:
             wh.drop_table("t")  # by another thread, say
-            keep(self, *args)
+            return keep()
 
-        monkeypatch.setattr(LocalTable, "_keep_rejects", too_late)
+        monkeypatch.setattr(inserts, "_rejects", too_late)
         with pytest.raises(ClosedError, match="dropped"):
             table.insert([{"k": None, "ts": 1, "v": 1}], on_bad="reject")
-        assert not wh._engine._tables  # type: ignore[attr-defined]
+        assert not owner_of(wh)._tables
 
 
 def test_a_timeout_of_any_length(tmp_path: Path) -> None:

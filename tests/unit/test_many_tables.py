@@ -25,6 +25,7 @@ from tidewheel.env.handles import Handles
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, StorageError
 from tidewheel.model.records import Commit
+from tidewheel.testing.probe import owner_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 TABLES = 24
@@ -54,7 +55,7 @@ def many(tmp_path: Path) -> Iterator[tuple[tw.Warehouse, LocalEngine]]:
     with tw.open(tmp_path) as wh:
         for n in range(TABLES):
             wh.create_table(f"t{n}", SCHEMA, time="ts", key="k").insert(some(3, n))
-        yield wh, wh._current.engine()  # type: ignore[attr-defined]
+        yield wh, owner_of(wh)
 
 
 def flushed(wh: tw.Warehouse) -> list[int]:
@@ -172,7 +173,7 @@ def test_a_catalog_that_refuses_everything_is_not_asked_for_every_table(
 @pytest.mark.parametrize("durability", ["process", "fsync"])
 def test_logs_that_rest_have_no_descriptor(tmp_path: Path, durability: str) -> None:
     with tw.open(tmp_path, settings=tw.Settings(durability=durability)) as wh:
-        files = wh._current.engine().files  # type: ignore[attr-defined]
+        files = owner_of(wh).files
         files.handles.most = 4
         tables = [wh.create_table(f"t{n}", SCHEMA, time="ts", key="k") for n in range(TABLES)]
         for round_ in range(3):
@@ -187,7 +188,7 @@ def test_logs_that_rest_have_no_descriptor(tmp_path: Path, durability: str) -> N
 
 def test_a_log_that_was_deleted_while_it_rested_fences(tmp_path: Path) -> None:
     wh = tw.open(tmp_path)
-    files = wh._current.engine().files  # type: ignore[attr-defined]
+    files = owner_of(wh).files
     files.handles.most = 1
     tables = [wh.create_table(f"t{n}", SCHEMA, time="ts", key="k") for n in range(3)]
     for table in tables:
@@ -229,7 +230,7 @@ def test_a_log_is_looked_at_while_it_is_held(tmp_path: Path, how: str) -> None:
     """Of few descriptors, its own may be closed as soon as it has written."""
     files = LocalFiles(tmp_path)
     one = files.append("a", b"head")
-    files.disk = files.handles._disk = Taken(str(tmp_path / "a"), how)
+    files.disk = files.handles._disk = one._disk = Taken(str(tmp_path / "a"), how)
     files.handles.most = 0
     one.write([b"x"], 1, 4)
     assert files.handles.count == 0

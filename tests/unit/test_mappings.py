@@ -18,10 +18,12 @@ import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.chunk.mappings import MAPPINGS, Mappings
 from tidewheel.chunk.reader import Chunk
-from tidewheel.env.local_files import LocalFiles, NoMappingError
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.env.memory import mappings_for_chunks
+from tidewheel.env.store import NoMappingError
 from tidewheel.errors import SettingsError, StorageError
 from tidewheel.settings import Settings
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("name", pa.string()), ("tags", pa.list_(pa.int32()))])
 CHUNKS, ROWS, MOST = 40, 60, 6
@@ -107,7 +109,7 @@ def test_nothing_stays_mapped(origin: Path) -> None:
 def test_what_is_used_stays_mapped_while_a_scan_passes(table: tw.Table) -> None:
     ts = ALL[10]["ts"]
     table.query(time=(ts, ts)).to_arrow()
-    chunks = table._table.version().chunks.holders  # type: ignore[attr-defined]
+    chunks = Probe(table).chunks
     mapped = chunks[0].mapped
     assert mapped is not None
     for _ in range(3):
@@ -153,7 +155,7 @@ def test_rows_that_are_held_outlive_their_mapping(table: tw.Table) -> None:
     for chunk in random.sample(range(CHUNKS), CHUNKS):
         first, last = ALL[chunk * (ROWS + 1)]["ts"], ALL[chunk * (ROWS + 1) + ROWS - 1]["ts"]
         held.append((chunk, table.query(time=(first, last)).to_arrow(), table.query(time=(first, last))))
-    assert MAPPINGS.count <= table._table.engine.settings.mapped_chunks  # type: ignore[attr-defined]
+    assert MAPPINGS.count <= Probe(table).owner.settings.mapped_chunks
     for chunk, rows, lazy in held:
         right = by_time([*rows_of(chunk).to_pylist(), *rows_of(chunk).slice(0, 1).to_pylist()])
         assert by_time(rows.to_pylist()) == right
@@ -161,7 +163,7 @@ def test_rows_that_are_held_outlive_their_mapping(table: tw.Table) -> None:
 
 
 def test_many_threads_share_few_mappings(table: tw.Table) -> None:
-    most, over, wrong = table._table.engine.settings.mapped_chunks, [], []  # type: ignore[attr-defined]
+    most, over, wrong = Probe(table).owner.settings.mapped_chunks, [], []
 
     def ask(seed: int) -> None:
         choose = random.Random(seed)
@@ -189,7 +191,7 @@ def test_many_threads_share_few_mappings(table: tw.Table) -> None:
 
 def test_changes_are_read_without_a_mapping(table: tw.Table) -> None:
     table.query().to_arrow()
-    local: Any = table._table
+    local = Probe(table)
     assert local.rows_by_generation(0, None, None)[-1][1] == len(ALL)
     assert len(local.changes(0, local.generation(), None).to_arrow()) == len(ALL)
 
@@ -197,7 +199,7 @@ def test_changes_are_read_without_a_mapping(table: tw.Table) -> None:
 @pytest.mark.parametrize("number", [0, CHUNKS - 1])
 def test_damage_is_found_without_a_mapping(table: tw.Table, origin: Path, number: int) -> None:
     """The first chunks of a scan get mappings, the last ones do not."""
-    record = table._table.version().chunks.holders[number].record  # type: ignore[attr-defined]
+    record = Probe(table).chunk_records[number]
     path = origin / record.file
     whole = path.read_bytes()
     hurt = bytearray(whole)

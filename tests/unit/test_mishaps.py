@@ -20,6 +20,7 @@ import tidewheel as tw
 from tidewheel.catalog.sql import SqlCatalog
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.index import tree as index_tree
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 DAY = dt.datetime(2026, 1, 1)
@@ -193,7 +194,7 @@ def test_the_division_over_servers_settles(tmp_path: Path) -> None:
             k = np.where(random.random(20_000) < 0.4, random.integers(0, 1000, 20_000), random.integers(0, 100_000, 20_000))
             t = pa.array(np.arange(20_000) + i * 20_000).cast(pa.timestamp("us"))
             table.insert(pa.record_batch([pa.array(k), t], schema=SCHEMA))
-        dispatch = table._engine.publisher.placing.dispatch
+        dispatch = Probe(table).publisher.placing.dispatch
         assert dispatch is not None
         shares = np.bincount(np.searchsorted(dispatch.inner, k, side="right"), minlength=4)
         assert shares.max() < 1.6 * shares.mean(), shares
@@ -264,7 +265,7 @@ def test_the_region_index_serves_text_keys_too(tmp_path: Path, monkeypatch: pyte
         for i in range(30):
             table.insert([{"k": f"plate-{j:04d}", "ts": i * 100 + j} for j in range(50)])
             table.flush()
-        chunks = table._engine.publisher.version.chunks
+        chunks = Probe(table).chunks
         assert len(chunks.coders) == 1 and chunks.index is not None
         found = table.query(key=("plate-0010", "plate-0012"), time=(1000, 1199))
         assert len(found.to_arrow()) == 6 and found.stats.regions_read <= 3

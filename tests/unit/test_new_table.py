@@ -12,12 +12,12 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.errors import SchemaError
-from tidewheel.model.rule_text import key_of, key_text
+from tidewheel.ingest.descriptor import Dimension, read_descriptor
+from tidewheel.ingest.new_table import Wishes, from_columns, from_descriptor
+from tidewheel.model.definition import key_of, key_text, time_of
 from tidewheel.model.schema import ColumnKey, Ip, ZOrder, ip, zorder
+from tidewheel.model.type_names import NAMES, type_named
 from tidewheel.surfaces import cli
-from tidewheel.surfaces.new_table.definition import Wishes, from_columns, from_descriptor
-from tidewheel.surfaces.new_table.descriptor import Dimension, read_descriptor
-from tidewheel.surfaces.new_table.type_names import NAMES, type_named
 
 LISTING = """<?xml version="1.0"?>
 <description typeid="..."> <!-- UUID -->
@@ -99,6 +99,16 @@ def test_unknown_types(text: str, said: str) -> None:
 def test_keys_as_text(rule: ColumnKey | Ip | ZOrder) -> None:
     found = key_of(key_text(rule))
     assert (ColumnKey(found) if isinstance(found, str) else found) == rule
+
+
+def test_one_grammar_of_time_and_key() -> None:
+    """What SQL writes is understood on the command line and by Spark, and the other way round."""
+    assert time_of("epoch(seen, ms)") == time_of("EPOCH( seen , 'MS' )") == time_of(" seen ms") == tw.epoch("seen", "ms")
+    assert time_of("seen at") == "seen at"
+    assert key_of("zorder(lon, lat)", "[0, 1, 2, 3]") == key_of("ZORDER(lon, lat, 0, 1, 2, 3)") == zorder("lon", "lat", bounds=(0, 1, 2, 3))
+    for text, bounds in (("plate", "0, 1"), ("ip(a)", "0, 1"), ("zorder(lon, lat)", ""), ("zorder(lon, lat)", "0, x, 2, 3")):
+        with pytest.raises(SchemaError, match="a key is a column"):
+            key_of(text, bounds)
 
 
 # ---- descriptors --------------------------------------------------------------------------------------------

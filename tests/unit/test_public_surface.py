@@ -19,7 +19,7 @@ NAMES = [
     "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "epoch", "ip", "open", "restore",
     "zorder",
 ]  # fmt: skip
-HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite")
+HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite", "rich")
 
 
 def test_the_exported_names_are_this_list() -> None:
@@ -56,6 +56,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("restore", ["folder", "root", "progress", "disk"]),
         ("Table.insert", ["self", "data", "package", "on_bad", "timeout"]),
         ("Table.replace", ["self", "data", "time", "timeout"]),
+        ("Table.describe", ["self"]),
         ("Table.flush", ["self"]),
         ("Table.rejects", ["self"]),
         ("Table.metrics", ["self"]),
@@ -89,7 +90,7 @@ with tw.open({str(tmp_path / "wh")!r}) as wh:
     t = wh.create_table("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
     t.insert(pa.table([pa.array([1, 2]), pa.array([1, 2], pa.timestamp("us"))], schema=t.schema))
     assert len(t.query(key=(1, 1)).to_arrow()) == 1
-print([m for m in ("duckdb", "polars", "pyspark") if m in sys.modules])
+print([m for m in ("duckdb", "polars", "pyspark", "rich") if m in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr

@@ -17,12 +17,12 @@ from pyarrow import fs
 import tidewheel as tw
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.remote_chunk import RemoteChunk
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.range_files import RangeFiles, coalesce
 from tidewheel.errors import CorruptionError, StorageError
 from tidewheel.index.version import ChunkSet, Version
 from tidewheel.model.pieces import BLOCK_ROWS, CODER
 from tidewheel.model.query import Query
+from tidewheel.testing.probe import Probe
 
 ROWS = 20_000  # per chunk: two blocks
 CHUNKS = 3
@@ -82,7 +82,7 @@ def rows(chunk: int, rng: np.random.Generator) -> pa.Table:
 class Setup:
     """A table with its mapped chunks, and the same version with remote ones."""
 
-    def __init__(self, root: Path, table: LocalTable, cache_bytes: int = 64 << 20) -> None:
+    def __init__(self, root: Path, table: Probe, cache_bytes: int = 64 << 20) -> None:
         self.root = root
         self.table = table
         self.near = table.publisher.version
@@ -125,7 +125,7 @@ def build(root: Path, schema: pa.Schema, batches: list[pa.Table], leaf_rows: int
     for batch in batches:
         t.insert(batch)
         t.flush()
-    return wh, Setup(root, wh._engine.table("t"))
+    return wh, Setup(root, Probe(wh.table("t")))
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def setup(shared: Path) -> Iterator[Setup]:
     wh = tw.open(shared)
-    yield Setup(shared, wh._engine.table("t"))
+    yield Setup(shared, Probe(wh.table("t")))
     wh.close()
 
 
@@ -161,19 +161,19 @@ def test_range_files_read_count_and_complain(tmp_path: Path, threads: int) -> No
     files = RangeFiles(fs.LocalFileSystem(), str(tmp_path), gap=16, threads=threads)
     try:
         assert files.size("a") == 1024
-        assert files.read("a", 10, 20) == data[10:30]
+        assert files.read_ranges("a", [(10, 20)]) == [data[10:30]]
         assert (files.requests, files.bytes) == (1, 20)
         ranges = [(500, 8), (0, 4), (8, 4), (900, 0), (1000, 24)]
         assert [bytes(p) for p in files.read_ranges("a", ranges)] == [data[o : o + n] for o, n in ranges]
         assert (files.requests, files.bytes) == (4, 20 + 8 + 12 + 24)
         with pytest.raises(CorruptionError, match="ends at byte 1024"):
-            files.read("a", 1000, 25)
-        for act in (lambda: files.size("b"), lambda: files.read("b", 0, 1)):
+            files.read_ranges("a", [(1000, 25)])
+        for act in (lambda: files.size("b"), lambda: files.read_ranges("b", [(0, 1)])):
             with pytest.raises(CorruptionError, match="missing"):
                 act()
         (tmp_path / "folder").mkdir()
         with pytest.raises(StorageError):
-            files.read("folder", 0, 1)
+            files.read_ranges("folder", [(0, 1)])
         files.remove("a")
         files.remove("a")
     finally:
@@ -335,7 +335,7 @@ def test_hidden_rows_stay_hidden(tmp_path: Path) -> None:
     wh, _ = build(tmp_path, schema, [batch], key="plate")
     try:
         wh.table("t").replace(batch.slice(1000, 10), time=(1000, 1999))
-        setup = Setup(tmp_path, wh._engine.table("t"))
+        setup = Setup(tmp_path, Probe(wh.table("t")))
         assert setup.same(Query()) == n - 990
         assert setup.same(Query(key=(3, 5), time=(500, 2500))) == 33
     finally:
@@ -397,7 +397,7 @@ def test_every_damaged_byte_is_noticed_before_it_is_believed(shared: Path, tmp_p
     """Flip single bytes all over a file: the answer is right, because the byte means nothing (padding), or there is an error."""
     wh = tw.open(shared)
     try:
-        setup = Setup(shared, wh._engine.table("t"))
+        setup = Setup(shared, Probe(wh.table("t")))
         record = setup.chunks[0].record
         good = (shared / record.file).read_bytes()
         truth = next(iter(setup.near.chunks)).batch

@@ -17,7 +17,6 @@ import pytest
 import tidewheel as tw
 from tidewheel.chunk import names
 from tidewheel.cluster.owner import OwnedEngine
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.disk import Disk
 from tidewheel.errors import FencedError
 from tidewheel.index import hidden
@@ -27,6 +26,7 @@ from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
 from tidewheel.read.kernels import by_time
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe, root_of
 from tidewheel.write import publish
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
@@ -44,15 +44,9 @@ def seconds(first: int, last: int) -> tuple[int, int]:
     return first * SECOND, last * SECOND + SECOND - 1
 
 
-def engine(table: tw.Table) -> LocalTable:
-    found = table._engine
-    assert isinstance(found, LocalTable)
-    return found
-
-
 def files(wh: tw.Warehouse) -> set[str]:
     gc.collect()
-    return {path.name for path in Path(wh._engine.root).glob("tables/*/*.arrow*")}
+    return {path.name for path in root_of(wh).glob("tables/*/*.arrow*")}
 
 
 def marks(result: tw.Result) -> dict[int, int]:
@@ -68,10 +62,10 @@ def wh(tmp_path: Path) -> tw.Warehouse:
     return made
 
 
-def settled(table: tw.Table) -> LocalTable:
+def settled(table: tw.Table) -> Probe:
     """The table, once nothing waits to be flushed."""
     table.flush()
-    return engine(table)
+    return Probe(table)
 
 
 # ---- chunks ---------------------------------------------------------------------------------------------------
@@ -87,12 +81,12 @@ def test_what_is_overwritten_leaves_the_table_and_the_disk(wh: tw.Warehouse) -> 
             ack = table.replace(rows(0, 999, mark), time=(None, None))
         state = table.state()
         assert (state.chunks, state.rows, state.historical_rows) == (1, 1000, 1000) and state.disk_bytes < 1.2 * once.disk_bytes
-        assert len(files(wh)) == 1 and engine(table).publisher.version.masks == ()
+        assert len(files(wh)) == 1 and Probe(table).version.masks == ()
         assert marks(table.query()) == {4: 1000}
         assert wh.check().ok and len(wh.sql("SELECT * FROM system.chunks")) == 1
         with pytest.raises(tw.QueryError, match=f"generation {ack.generation - 1}.*earliest generation.* is {ack.generation}"):
-            engine(table).query(Query(upto=ack.generation - 1))
-        assert marks(engine(table).query(Query(upto=ack.generation))) == {4: 1000}
+            Probe(table).query(Query(upto=ack.generation - 1))
+        assert marks(Probe(table).query(Query(upto=ack.generation))) == {4: 1000}
 
 
 def test_rows_that_were_replaced_before_they_were_written(wh: tw.Warehouse) -> None:
@@ -115,10 +109,10 @@ def test_what_left_stays_away(wh: tw.Warehouse, crash: bool) -> None:
     table.replace(rows(0, 9, 1), time=seconds(0, 150))
     table.insert(rows(200, 209, 2))
     if crash:
-        abandon(wh._engine)
+        abandon(wh)
     else:
         wh.close()
-    with tw.open(wh._engine.root, settings=SMALL) as again:
+    with tw.open(root_of(wh), settings=SMALL) as again:
         table = again.table("t")
         assert marks(table.query()) == {0: 49, 1: 10, 2: 10} and table.rows == 69
         table.flush()
@@ -135,12 +129,12 @@ def test_a_warehouse_of_before_is_tidied_when_it_is_opened(wh: tw.Warehouse, mon
         for mark in range(4):
             table.replace(rows(0, 99, mark), time=(None, None))
         assert table.state().chunks == 4 and table.rows == 100
-    with tw.open(wh._engine.root, settings=SMALL) as again:
+    with tw.open(root_of(wh), settings=SMALL) as again:
         table = again.table("t")
         assert (table.state().chunks, table.rows, len(files(again))) == (1, 100, 1)
-        assert engine(table).publisher.version.masks == () and again.check().ok
-    with tw.open(wh._engine.root) as again, pytest.raises(tw.QueryError, match="earliest generation"):
-        engine(again.table("t")).query(Query(upto=2))
+        assert Probe(table).version.masks == () and again.check().ok
+    with tw.open(root_of(wh)) as again, pytest.raises(tw.QueryError, match="earliest generation"):
+        Probe(again.table("t")).query(Query(upto=2))
 
 
 def test_who_still_reads_keeps_the_files(wh: tw.Warehouse) -> None:
@@ -150,13 +144,13 @@ def test_who_still_reads_keeps_the_files(wh: tw.Warehouse) -> None:
         table.flush()
         (first,) = files(wh)
         result = table.query()
-        pin = engine(table).pin(Query())
+        pin = Probe(table).pin()
         table.replace(rows(0, 9, 1), time=(None, None))
         assert first in files(wh) and wh.check().problems == ()
         assert marks(result) == {0: 1000}
         del result
         assert first in files(wh)
-        engine(table).unpin(pin.id)
+        Probe(table).unpin(pin.id)
         assert first not in files(wh) and len(files(wh)) == 1
 
 
@@ -180,14 +174,14 @@ def test_a_chunk_that_is_seen_in_part_stays_whole(wh: tw.Warehouse) -> None:
         table = wh.table("t")
         table.insert(rows(0, 999))
         table.flush()
-        before = engine(table).publisher.version.generation
+        before = Probe(table).version.generation
         table.replace(rows(0, 99, 1), time=seconds(0, 499))
-        version = engine(table).publisher.version
+        version = Probe(table).version
         assert version.chunks.count == 2 and len(version.masks) == 1 and version.horizon == 0
-        assert marks(engine(table).query(Query(upto=before))) == {0: 1000}
+        assert marks(Probe(table).query(Query(upto=before))) == {0: 1000}
         assert marks(table.query()) == {0: 500, 1: 100} and table.rows == 600
         table.replace(rows(500, 599, 2), time=seconds(500, 999))  # now the two of them hide all of it
-        version = engine(table).publisher.version
+        version = Probe(table).version
         assert version.chunks.count == 2 and version.masks == () and version.horizon == version.generation
         assert marks(table.query()) == {1: 100, 2: 100} and len(files(wh)) == 2
 
@@ -224,7 +218,7 @@ def test_a_backup_has_what_left_meanwhile(wh: tw.Warehouse, tmp_path: Path, monk
 
 def counts(wh: tw.Warehouse) -> tuple[int, int]:
     """Rows of chunks and of masks in the catalog."""
-    with sqlite3.connect(Path(wh._engine.root) / names.CATALOG) as conn:
+    with sqlite3.connect(root_of(wh) / names.CATALOG) as conn:
         found = [conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("chunks", "masks")]
     conn.close()
     return found[0], found[1]
@@ -244,7 +238,7 @@ def test_the_catalog_does_not_grow_with_what_was_replaced(tmp_path: Path, durabi
         table.replace(rows(100, 199, 99), time=seconds(100, 199))
         table.flush()
         chunks, masks = counts(wh)
-        assert masks == len(engine(table).publisher.version.masks) == 1 and chunks <= 2 + 2 * 4
+        assert masks == len(Probe(table).version.masks) == 1 and chunks <= 2 + 2 * 4
         assert marks(table.query()) == {0: 900, 99: 100} and table.rows == 1000
     with tw.open(tmp_path / "wh", settings=settings) as wh:
         assert marks(wh.table("t").query()) == {0: 900, 99: 100} and wh.check().ok
@@ -255,12 +249,12 @@ def test_a_log_that_could_not_be_removed_is_not_forgotten(tmp_path: Path, monkey
     monkeypatch.setattr(publish, "MANY_REMOVED", 1)
     wh = tw.open(tmp_path / "wh", settings=SMALL)
     table = wh.create_table("t", SCHEMA, time="ts", key="k")
-    monkeypatch.setattr(engine(table).publisher.log._files, "remove", lambda name: None)
+    monkeypatch.setattr(Probe(table).log._files, "remove", lambda name: None)
     for mark in range(8):
         table.insert(rows(0, 9, mark))
         table.replace(rows(0, 0, 100), time=(None, None))
         table.flush()
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(tmp_path / "wh", settings=SMALL) as again:
         assert marks(again.table("t").query()) == {100: 1}
 
@@ -281,17 +275,16 @@ def test_the_log_of_an_owner_before_is_gone_for_good_before_chunks_are_forgotten
     memory of removed chunks tells to be old."""
     root = tmp_path / "wh"
     first = OwnedEngine(root, SMALL, listen=False)
-    table = first.create(make_spec("t", SCHEMA, time="ts", key="k"), "error")
-    table.insert(rows(0, 99, 1), None, "error")
+    table = Probe(first.create(make_spec("t", SCHEMA, time="ts", key="k"), "error"))
+    table.insert(rows(0, 99, 1))
     table.flush()
     with first.still():
         assert not list((root / "logs/1").iterdir())
     abandon(first)
     disk = Syncing()
     second = OwnedEngine(root, SMALL, disk, listen=False)
-    local = second.table("t")
     disk.synced.clear()
-    assert local.publisher.log.gone(7) == 7
+    assert Probe(second.table("t")).log.gone(7) == 7
     assert disk.synced == ["logs/1"]
     second.close()
 
@@ -303,7 +296,7 @@ def test_packages_of_rows_that_left_are_still_known(wh: tw.Warehouse) -> None:
         table.replace(rows(0, 9, 1), time=(None, None))
         table.flush()
         assert table.insert(rows(0, 99), package="p").duplicate
-    with tw.open(wh._engine.root) as again:
+    with tw.open(root_of(wh)) as again:
         assert again.table("t").insert(rows(0, 99), package="p").duplicate
 
 
@@ -318,7 +311,7 @@ def test_many_masks_over_one_chunk(tmp_path: Path, mapped: bool) -> None:
         table.flush()
         for start in range(0, 3000, 10):
             table.replace(rows(start, start, 1), time=seconds(start, start + 4))
-        assert len(engine(table).publisher.version.masks) == 300
+        assert len(Probe(table).version.masks) == 300
         assert marks(table.query()) == {0: 1500, 1: 300} and table.rows == 1800
         assert marks(table.query(time=seconds(1000, 1012))) == {0: 5, 1: 2}
         assert marks(table.query(time=seconds(1000, 1999), on_corrupt="skip")) == {0: 500, 1: 100}
@@ -327,9 +320,9 @@ def test_many_masks_over_one_chunk(tmp_path: Path, mapped: bool) -> None:
             s % 10 >= 5 and s * 7919 % 1000 <= 500 for s in range(2000)
         )
         assert wh.sql("SELECT count(*) AS c, min(ts) AS a, max(n) AS n FROM t").to_arrow().to_pylist()[0]["c"] == 1800
-        pin = engine(table).pin(Query())
+        pin = Probe(table).pin()
         assert len({chunk.id for chunk in pin.chunks}) == len(pin.chunks) == 301
-        engine(table).unpin(pin.id)
+        Probe(table).unpin(pin.id)
 
 
 def test_planning_minds_the_clock(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +370,7 @@ def test_many_holes_are_sieved_in_one_pass(wh: tw.Warehouse, monkeypatch: pytest
         table = wh.table("t")
         table.insert(rows(0, 4999))
         table.flush()
-        publisher = engine(table).publisher
+        publisher = Probe(table).publisher
         holes = [MaskRecord(n * SECOND, n * SECOND, publisher.version.generation, "replace") for n in range(0, 5000, 2)]
         with publisher.lock:
             publisher._swap(masks=Hidden(holes))
@@ -395,16 +388,16 @@ def test_many_holes_are_sieved_in_one_pass(wh: tw.Warehouse, monkeypatch: pytest
 def test_who_is_not_the_owner_any_more_removes_no_chunk_of_the_next(tmp_path: Path) -> None:
     root = tmp_path / "wh"
     engine = OwnedEngine(root, SMALL, listen=False)
-    table = engine.create(make_spec("t", SCHEMA, time="ts", key="k"), "error")
-    table.insert(rows(0, 99, 1), None, "error")
+    table = Probe(engine.create(make_spec("t", SCHEMA, time="ts", key="k"), "error"))
+    table.insert(rows(0, 99, 1))
     table.flush()
     before = {path.name for path in root.glob("tables/*/*.arrow")}
-    read = table.query(Query())
+    read = table.query()
     table.replace(rows(0, 99, 2), (None, None))  # its chunk leaves the table; the result keeps the file
     root.rename(tmp_path / "moved")
     shutil.copytree(tmp_path / "moved", root)  # as if a backup of before was restored
     with pytest.raises(FencedError):
-        table.insert(rows(0, 0, 3), None, "error")
+        table.insert(rows(0, 0, 3))
     del read
     gc.collect()
     assert before < {path.name for path in root.glob("tables/*/*.arrow")}
@@ -418,8 +411,8 @@ def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> 
         table = wh.table("t")
         table.insert(rows(0, 99, 1))
         table.flush()
-        local = engine(table)
-        flusher = local.engine.flusher
+        local = Probe(table)
+        flusher = local.owner.flusher
         gate, writing, write = threading.Event(), threading.Event(), flusher.write
 
         def slowly(*args: Any) -> Any:
@@ -427,7 +420,7 @@ def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> 
             assert gate.wait(60)
             return write(*args)
 
-        with local.engine.commits._committing, pytest.raises(tw.LimitError):  # a slow disk
+        with local.owner.commits._committing, pytest.raises(tw.LimitError):  # a slow disk
             table.replace(rows(0, 9, 2), time=seconds(0, 9), timeout=0.3)
         flusher.write = slowly  # type: ignore[method-assign]
         second = threading.Thread(target=lambda: table.replace(rows(20, 29, 3), time=seconds(20, 29)))
@@ -440,4 +433,4 @@ def test_a_generation_stays_open_until_its_own_commit_ends(wh: tw.Warehouse) -> 
         settled = local.generation()
         gate.set()
         second.join()
-        assert marks(local.changes(settled, local.generation(), None)) == {3: 10}
+        assert marks(local.changes(settled, local.generation())) == {3: 10}

@@ -18,6 +18,7 @@ from tidewheel.duck import expressions
 from tidewheel.duck.bounded import AGGREGATES, SCALARS
 from tidewheel.duck.row_functions import MOMENTS
 from tidewheel.read.value_lists import without_lists
+from tidewheel.testing.probe import warehouse_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int16()), ("s", pa.string()), ("v", pa.float64())])
 ROWS = 3000
@@ -250,7 +251,7 @@ def test_too_long_and_too_deep(table: tw.Table) -> None:
     ],
 )
 def test_one_column_under_several_names(table: tw.Table, text: str) -> None:
-    found = tw.Warehouse(table._current).sql(text).to_arrow()
+    found = warehouse_of(table).sql(text).to_arrow()
     with duckdb.connect() as connection:
         connection.register("t", rows())
         expected = connection.sql(text).to_arrow_reader().read_all()

@@ -14,8 +14,8 @@ import pytest
 from rich.cells import cell_len
 
 from tidewheel.errors import InputError, StorageError
+from tidewheel.model.figures import duration
 from tidewheel.surfaces.shell import answer_file, grid
-from tidewheel.surfaces.shell.answers import duration
 from tidewheel.surfaces.shell.cells import json_texts, texts, visible
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.statements import is_complete, pieces_of, split, typed
@@ -246,4 +246,4 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_durations() -> None:
-    assert [duration(s) for s in (0.0012345, 0.25, 1.5, 75)] == ["1.23 ms", "250 ms", "1.50 s", "1 min 15 s"]
+    assert [duration(s) for s in (-2, 0, 0.0012345, 0.25, 1.5, 75)] == ["0 ms", "0 ms", "1.23 ms", "250 ms", "1.50 s", "1 min 15 s"]

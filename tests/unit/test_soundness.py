@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,17 +14,19 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.poison import FAULTS
+from tests.poison import FAULTS, ipc
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.handlers import Handlers, _rows
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.wire import stream
+from tidewheel.engine.operations import Insert
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dead_letters import HIDDEN
 from tidewheel.model.delivery import SliceId
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
+from tidewheel.testing.probe import Probe
 from tidewheel.write.arrow_input import Columns, to_batches
 from tidewheel.write.chunk_maker import ChunkMaker
 from tidewheel.write.soundness import readable, unreadable_text
@@ -59,14 +62,14 @@ def slice_of(number: int) -> SliceId:
 
 
 def stage(table: tw.Table, *batches: pa.RecordBatch, number: int = 0) -> Any:
-    return table._engine.stage(slice_of(number), iter(batches), batches[0].schema)  # type: ignore[attr-defined]
+    return Probe(table).stage(slice_of(number), iter(batches), batches[0].schema)
 
 
 def in_bulk(table: tw.Table, batch: pa.RecordBatch) -> None:
-    engine: Any = table._engine
+    engine = Probe(table)
     load = engine.begin_load()
     try:
-        with ChunkMaker(engine.engine.root, table._engine.spec, load) as maker:
+        with ChunkMaker(engine.owner.root, engine.spec, load) as maker:
             maker.add(batch, "error")
     finally:
         engine.abort_load(load.job)
@@ -79,9 +82,9 @@ def over_the_wire(table: tw.Table, batch: pa.RecordBatch, **beside: list[Any]) -
 
 
 def taken(table: tw.Table, batch: pa.RecordBatch, values: ask.Values | None = None) -> Any:
-    handlers = Handlers(table._engine.engine, 1)  # type: ignore[attr-defined]
+    handlers = Handlers(Probe(table).owner, 1)
     number = handlers.answer("", ask.OpenTable("t"), pa.py_buffer(b""))[0].table
-    return handlers.take(ask.Insert(number, None, "error", values), batch.schema, [batch])
+    return handlers.take(ask.GiveTable(number, Insert(None, "error"), values), batch.schema, [batch])
 
 
 DOORS: dict[str, Callable[[tw.Table, pa.RecordBatch], Any]] = {
@@ -117,6 +120,20 @@ def test_no_door_takes_what_cannot_be_read(wh: tw.Warehouse, fault: str) -> None
     assert wh.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [3]
 
 
+def test_no_door_takes_a_field_of_negative_length(wh: tw.Warehouse) -> None:
+    """As a reader of IPC makes it of changed bytes. Arrow ends the process that takes such a field in the hand."""
+    column = pa.StructArray.from_arrays([pa.array([7, 8, 9], pa.int64())], ["x"])
+    table = table_for(wh, column.type)
+    data = ipc(rows_with(column))
+    at = data.rfind(struct.pack("<4q", 3, 0, 3, 0)) + 16  # the length of the last column's field, behind that of the column
+    data[at : at + 8] = struct.pack("<q", -(2**62))
+    (batch,) = pa.ipc.open_stream(pa.py_buffer(bytes(data)))
+    for door in ("insert", "a reader", "replace", "stage", "the wire"):
+        with pytest.raises(tw.BadRowsError, match="negative length"):
+            DOORS[door](table, batch)
+    assert table.rows == 0 and len(table.rejects()) == 0
+
+
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
 def test_text_that_is_not_utf8_is_a_bad_row(wh: tw.Warehouse, type_: pa.DataType) -> None:
     raw = as_type(NOT_TEXT, type_)
@@ -128,8 +145,8 @@ def test_text_that_is_not_utf8_is_a_bad_row(wh: tw.Warehouse, type_: pa.DataType
         lambda b: table.insert(b, on_bad="reject"),
         lambda b: table.insert(pa.Table.from_batches([b]), on_bad="reject"),
         lambda b: table.insert(in_pandas(b), on_bad="reject"),
-        lambda b: stage(table, b, number=1) and table._engine.commit_batch("s", "run", 1, [slice_of(1)]),  # type: ignore[attr-defined]
-        lambda b: stage(table, with_hidden_columns(b), number=2) and table._engine.commit_batch("s", "run", 2, [slice_of(2)]),  # type: ignore[attr-defined]
+        lambda b: stage(table, b, number=1) and Probe(table).commit_batch("s", "run", 1, [slice_of(1)]),
+        lambda b: stage(table, with_hidden_columns(b), number=2) and Probe(table).commit_batch("s", "run", 2, [slice_of(2)]),
     )):  # fmt: skip
         ack = through(rows_with(raw, 10 * first))
         assert (ack.rows, ack.rejected) == (3, 2)
@@ -200,9 +217,8 @@ def test_what_is_wild_under_nulls_is_nobodys_trouble(tmp_path: Path, make: Calla
     table = table_for(wh, columns[0].type)
     table.insert(rows_with(columns[0]))
     table.insert(pa.Table.from_batches([rows_with(columns[1], 4)]))
-    engine: Any = table._engine
-    engine.publisher.insert([rows_with(columns[2], 8)])  # as an older version logged it
-    abandon(wh._engine)
+    Probe(table).publisher.insert([rows_with(columns[2], 8)])  # as an older version logged it
+    abandon(wh)
     with held(OwnedEngine(root, tw.Settings(), listen=False)) as wh:
         table = wh.table("t")
         assert table.query(order_by="k").to_arrow()["c"].to_pylist() == wanted
@@ -219,10 +235,10 @@ def test_nothing_wild_comes_in_beside_text_that_cannot_be_read(tmp_path: Path) -
         [pa.array(range(4)), pa.array(range(4), pa.timestamp("us")), unreadable, hidden_views(["x", "y"])], schema=schema
     )
     with tw.open(tmp_path) as wh:
-        table: Any = wh.create_table("t", schema, time="ts", key="k")._engine
+        table = Probe(wh.create_table("t", schema, time="ts", key="k"))
         slice_id = SliceId("stream", "run", 0, 0, 0)
         assert table.stage(slice_id, [batch], schema).rejected == 1
-        staged = [run.source.data.column("v") for _, _, run in table.streams._staged[slice_id].placed]
+        staged = [run.source.data.column("v") for _, _, run in dict(table.streams._staged.items())[slice_id].placed]
         beside = _rows(ask.Values(4, ("k", *schema.names[1:]), {"k": [0, 1, 2, 3]}), batch.schema, [batch], "t").columns["v"]
         for views in (*staged, beside):
             raw = np.frombuffer(views.buffers()[1], np.int64).reshape(-1, 2)[views.offset : views.offset + len(views)]
@@ -235,7 +251,7 @@ def test_nothing_wild_comes_in_with_a_data_frame(tmp_path: Path) -> None:
     frame = pd.DataFrame({"k": range(4), "ts": pd.to_datetime([0] * 4), "d": series})
     with tw.open(tmp_path) as wh:
         table: Any = wh.create_table("t", spec, time="ts", key="k")
-        (columns,) = to_batches(frame, table._engine.spec)
+        (columns,) = to_batches(frame, Probe(table).spec)
         assert isinstance(columns, Columns)
         indices = columns.columns["d"].indices
         assert indices.null_count == 2 and np.frombuffer(indices.buffers()[1], np.int32)[:4].tolist() == [0, 0, 1, 0]
@@ -263,9 +279,9 @@ def test_a_schema_that_names_the_items_otherwise_than_its_columns(wh: tw.Warehou
     batch = rows_with(column)
     batch = pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)
     if door == "bulk":
-        engine: Any = table._engine
+        engine = Probe(table)
         load = engine.begin_load()
-        with ChunkMaker(engine.engine.root, engine.spec, load) as maker:
+        with ChunkMaker(engine.owner.root, engine.spec, load) as maker:
             maker.add(batch, "error")
         engine.commit_load(load.job, [maker.written], False)
     else:
@@ -355,11 +371,10 @@ def logged(root: Path, fault: str, durability: str = "process") -> int:
     wh = held(OwnedEngine(root, tw.Settings(durability=durability), listen=False))
     table, other = table_for(wh, column.type), wh.create_table("other", TEXT, time="ts", key="k")
     table.insert(rows_with(pa.nulls(3, column.type)))
-    engine: Any = table._engine
-    engine.publisher.insert([rows_with(column, 3)])  # past the acceptor
+    Probe(table).publisher.insert([rows_with(column, 3)])  # past the acceptor
     table.insert(rows_with(pa.nulls(4, column.type), 6), package="later")
     other.insert(rows_with(pa.array(["x"])))
-    abandon(wh._engine)
+    abandon(wh)
     return 7
 
 
@@ -395,8 +410,8 @@ def test_two_bad_records_of_one_segment(tmp_path: Path) -> None:
     wh = held(OwnedEngine(root, tw.Settings(), listen=False))
     table = table_for(wh, pa.string())
     for first in (0, 3):
-        table._engine.publisher.insert([rows_with(FAULTS["offsets that decrease"](), first)])  # type: ignore[attr-defined]
-    abandon(wh._engine)
+        Probe(table).publisher.insert([rows_with(FAULTS["offsets that decrease"](), first)])
+    abandon(wh)
     with held(OwnedEngine(root, tw.Settings(damaged_log="skip"), listen=False)) as wh:
         assert wh.table("t").rows == 0 and len(wh.recovery.tables[0].damage) == 3
         assert wh.table("t").insert(rows_with(pa.array(["a"]))).generation > 2  # generations are not given out twice

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from hypothesis import strategies as s
 
 import tidewheel as tw
 from tests.conftest import examples
+from tidewheel.model.conditions import Comparison, HasText, Negation
 from tidewheel.model.schema import TableSpec, make_spec
 
 pytest.importorskip("pyspark")
@@ -38,6 +42,7 @@ from pyspark.sql.datasource import (
 )
 
 from tidewheel.spark.filters import MOST_VALUES, Ask, ask
+from tidewheel.spark.table_reader import _Question, carried
 
 UTC = dt.UTC
 T0 = dt.datetime(2026, 1, 1, tzinfo=UTC)
@@ -118,19 +123,23 @@ def test_empty_intervals_and_lists() -> None:
     assert ask(spec(), [In(("k",), (1, 9)), GreaterThan(("k",), 3), LessThan(("k",), 8)])[0].nothing
 
 
-def test_lists_are_points() -> None:
-    asked, left = ask(spec(), [In(("k",), (7, 3, None, 3))])
-    assert (asked.key, asked.points, left) == ((3, 7), (3, 7), [])
+def test_lists_are_a_few_keys() -> None:
+    asked, left = ask(spec(), [In(("k",), (7, 3, None, 3, 8))])
+    assert (asked.key, asked.keys, left) == ((3, 8), ((3, 3), (7, 8)), [])
     long = In(("k",), tuple(range(MOST_VALUES + 1)))
     asked, left = ask(spec(), [long])
-    assert (asked.key, asked.points, asked.where, left) == ((0, MOST_VALUES), None, None, [long])
+    assert (asked.key, asked.keys, asked.condition, left) == ((0, MOST_VALUES), None, None, [long])
+    asked, left = ask(spec(), [Not(EqualTo(("k",), 5)), Not(EqualTo(("ts",), T0)), GreaterThan(("k",), 1)])
+    assert (asked.key, asked.keys, left) == ((2, None), ((2, 4), (6, None)), [])
+    assert asked.condition is not None
 
 
 def test_boxes() -> None:
     zorder = spec(tw.zorder("x", "y", bounds=(0, 0, 1, 1)))
     asked, left = ask(zorder, [GreaterThan(("x",), 0.25), LessThanOrEqual(("y",), 0.5)])
-    assert (asked.box, left) == ((0.25, None, None, 0.5), [])
-    assert asked.where is not None and '"x" > ' in asked.where
+    assert (asked.box, asked.condition, left) == ((math.nextafter(0.25, 1), None, None, 0.5), None, [])
+    asked, left = ask(zorder, [Not(EqualTo(("x",), 0.25))])
+    assert (asked.box, asked.condition, left) == (None, Negation(Comparison("x", "=", pa.scalar(0.25))), [])
     assert ask(zorder, [EqualTo(("x",), math.nan)])[0].box is None
 
 
@@ -142,23 +151,52 @@ def test_addresses_have_an_order_of_their_own() -> None:
 
 
 def test_left_to_spark() -> None:
-    half = spec(key_type=pa.float16())
-    one = GreaterThan(("k",), 1.5)
-    assert ask(half, [one]) == (Ask(key=(1.5, None)), [one])
+    coarse = spec(key_type=pa.timestamp("ms", "UTC"))
+    one = In(("k",), (T0, T0 + dt.timedelta(seconds=1)))
+    (asked, left), first = ask(coarse, [one]), int(T0.timestamp() * 1000)
+    assert (asked.keys, asked.condition, left) == (((first, first), (first + 1000, first + 1000)), None, [one])
     nested = EqualTo(("v", "inner"), 1)
     assert ask(spec(), [nested]) == (Ask(), [nested])
     odd = EqualTo(("v",), 1 << 200)
     assert ask(spec(), [odd]) == (Ask(), [odd])
-    twins = make_spec(
-        "t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int8()), ("V", pa.int8())]), time="ts", key="k"
-    )
-    same = EqualTo(("v",), 1)
-    assert ask(twins, [same]) == (Ask(), [same])
+    wide = EqualTo(("v",), 1 << 40)
+    assert ask(spec(), [wide]) == (Ask(), [wide])
+    unwritten = EqualTo(("s",), "\ud800")
+    texts = make_spec("t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("s", pa.string())]), time="ts", key="k")
+    assert ask(texts, [unwritten]) == (Ask(), [unwritten])
 
 
-def test_quotes() -> None:
-    table = make_spec("t", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ('a"b', pa.string())]), time="ts", key="k")
-    assert ask(table, [EqualTo(('a"b',), "it's")])[0].where == "(\"a\"\"b\" = 'it''s')"
+def test_names_and_texts_are_taken_as_they_are() -> None:
+    columns = [("ts", pa.timestamp("us")), ("k", pa.int64()), ('a"b', pa.string()), ("v", pa.int8()), ("V", pa.int8())]
+    table = make_spec("t", pa.schema(columns), time="ts", key="k")
+    for one, condition in (
+        (EqualTo(('a"b',), "it's\0"), Comparison('a"b', "=", pa.scalar("it's\0"))),
+        (GreaterThan(("V",), 1), Comparison("V", ">", pa.scalar(1, pa.int8()))),
+        (StringStartsWith(('a"b',), "%_"), HasText('a"b', "begin", "%_")),
+    ):
+        assert ask(table, [one]) == (Ask(condition=condition), [])
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        In(("s",), ("a", "b")),
+        Not(EqualNullSafe(("v",), 1)),
+        Not(EqualTo(("ts",), T0)),
+        StringContains(("s",), "a"),
+        GreaterThan(("x",), 0.5),
+        IsNull(("s",)),
+    ],
+)
+def test_questions_travel(one: Filter) -> None:
+    """As Spark pickles them: what is read from an option makes questions, and nothing that acts."""
+    columns = [("ts", pa.timestamp("us", "UTC")), ("k", pa.int64()), ("s", pa.large_string()), ("v", pa.int8()), ("x", pa.float32())]
+    table = make_spec("t", pa.schema(columns), time="ts", key="k")
+    asked, left = ask(table, [one])
+    assert asked.condition is not None and not left
+    assert carried(base64.b64encode(pickle.dumps(_Question(asked))).decode()) == asked
+    with pytest.raises(tw.TidewheelError, match="not for users"):
+        carried(base64.b64encode(pickle.dumps(_Question(Ask(key=(pa.scalar(1), None))))).decode())
 
 
 # ---- against a naive reading of them, on a real table -----------------------------------------------------
@@ -298,13 +336,13 @@ def test_no_row_is_lost_and_none_too_many(
                 assert not wanted
                 return
             query = question.query(["n"])
-            found = table.query(key=query.key, box=query.box, time=query.time, where=query.where, columns=query.columns).to_arrow()
-            got = found["n"].to_pylist()
+            got = table._engine.query(query).to_arrow()["n"].to_pylist()
             assert len(set(got)) == len(got)
             assert wanted <= set(got)
             assert {n for n in got if all(holds(one, data[n]) for one in left)} == wanted
-            if question.points is not None:
-                points = [n for p in question.points for n in table.query(key=(p, p), where=query.where).to_arrow()["n"].to_pylist()]
-                assert sorted(points) == sorted(n for n in got if data[n][key] in question.points)
+            if question.keys is not None:
+                parts = [table._engine.query(replace(query, key=keys)).to_arrow()["n"].to_pylist() for keys in question.keys]
+                again = [n for part in parts for n in part]
+                assert len(set(again)) == len(again) and wanted <= set(again) <= set(got)
         finally:
             wh.drop_table("t")

@@ -60,7 +60,7 @@ def test_a_question_makes_chunks_smaller() -> None:
     assert len(divide(pin(*chunks), Ask(), SPEC)) == 4
     assert len(divide(pin(*chunks), Ask(time=(0, 9)), SPEC)) == 1
     assert len(divide(pin(*chunks), Ask(key=(0, 9)), SPEC)) == 1
-    assert len(divide(pin(*chunks), Ask(key=(5, 6), points=(5, 6)), SPEC)) == 4  # such small chunks are read nearly whole
+    assert len(divide(pin(*chunks), Ask(key=(5, 6), keys=((5, 5), (6, 6))), SPEC)) == 4  # such small chunks are read nearly whole
 
 
 def test_fresh_rows_alone_or_with_the_least() -> None:

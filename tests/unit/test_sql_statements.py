@@ -18,6 +18,7 @@ import tidewheel as tw
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import ColumnKey, Ip, ZOrder
 from tidewheel.sql.system import TABLES
+from tidewheel.testing.probe import Probe
 
 DAY = dt.datetime(2026, 1, 1)
 SCHEMA = pa.schema([("plate", pa.int32()), ("ts", pa.timestamp("us")), ("speed", pa.float32()), ("note", pa.string())])
@@ -81,7 +82,7 @@ def test_a_table_is_made_as_python_makes_it(wh: tw.Warehouse, tmp_path: Path, st
     assert wh.sql(statement).to_pylist() == [{"created": "taxi"}]
     with tw.open(tmp_path / "other") as other:
         other.create_table("taxi", **like)
-        assert wh._engine.table("taxi").spec == other._engine.table("taxi").spec
+        assert Probe(wh.table("taxi")).spec == Probe(other.table("taxi")).spec
 
 
 TYPES = {
@@ -234,7 +235,7 @@ def test_a_statement_is_one_insert(wh: tw.Warehouse) -> None:
     wh.sql(TAXI)
     result = wh.sql("INSERT INTO taxi (plate, ts) SELECT i, TIMESTAMP '2026-01-01' + to_seconds(i) FROM range(300000) q(i)")
     assert result.to_pylist() == [{"rows": 300_000}]
-    table = wh._engine.table("taxi")
+    table = Probe(wh.table("taxi"))
     assert table.rows_by_generation(0, None, None) == [(result.generation, 300_000)]
     before = wh.sql("SELECT sum(plate) AS s FROM taxi")
     again = wh.sql("INSERT INTO taxi SELECT * FROM taxi")  # the rows that were there when it began

@@ -16,6 +16,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.sql import system
 from tidewheel.sql.system import TABLES
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe, owner_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 DAY = dt.datetime(2026, 1, 1)
@@ -24,6 +25,7 @@ PROMISED = {
     "tables": "name, key, key_rule, time, time_unit, partition, columns, rows, fresh_rows, historical_rows, chunks, trees, sealed_trees, "
     "memory_bytes, disk_bytes, generation",
     "columns": "table_name, column_name, position, type, nullable, is_key, is_time, field_id",
+    "statistics": "table_name, column_name, type, rows, nulls, least, greatest, distinct_estimate",
     "chunks": "table_name, id, file, container, format, server, late, rows, bytes, key_lo, key_hi, time_lo, time_hi, first_time, "
     "last_time, generation_lo, generation_hi",
     "partitions": "table_name, partition_start, partition_end, historical_rows, chunks",
@@ -99,7 +101,7 @@ def test_they_can_be_joined_and_filtered(wh: tw.Warehouse) -> None:
 
 
 def test_streams(wh: tw.Warehouse) -> None:
-    table = wh.table("taxi")._engine
+    table = Probe(wh.table("taxi"))
     for batch in range(3):
         slice_id = SliceId("s", "run", batch, 0, 0)
         table.stage(slice_id, [pa.RecordBatch.from_pylist(rows(1000 + batch, 5), SCHEMA)], SCHEMA)
@@ -137,7 +139,7 @@ def check_rejects(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     read.clear()
     assert len(wh.sql("SELECT * FROM system.rejects LIMIT 1").to_pylist()) == 1
     assert sum(read) < 10_000
-    assert len(pickle.loads(pickle.dumps(system.system_table(wh._engine, "rejects")))) == 10_000  # as for a statement that runs apart
+    assert len(pickle.loads(pickle.dumps(system.system_table(owner_of(wh), "rejects")))) == 10_000  # as for a statement that runs apart
     ordered = table.rejects().to_arrow()["rejected_at"].to_pylist()
     assert len(ordered) == 10_000 and ordered == sorted(ordered)
 
@@ -159,7 +161,7 @@ def test_recovery(tmp_path: Path) -> None:
     wh = tw.open(tmp_path / "wh")
     assert wh.sql("SELECT * FROM system.recovery").to_pylist() == []
     wh.create_table("taxi", SCHEMA, time="ts", key="id").insert(rows(0, 7))
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(tmp_path / "wh") as wh:
         (found,) = wh.sql("SELECT table_name, rows, batches FROM system.recovery").to_pylist()
         assert found == {"table_name": "taxi", "rows": 7, "batches": 1}

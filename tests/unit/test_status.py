@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 import tidewheel as tw
+from tidewheel.model.figures import age, amount, rate, size
 from tidewheel.surfaces.status.observation import Look, StreamLook, TableLook, look, picture
-from tidewheel.surfaces.status.picture import amount, drawn, rate, size, span
+from tidewheel.surfaces.status.picture import drawn
 
 TAXI = TableLook("taxi", 1000, 400, 600, 3, 1, 5000, 70_000, 9, 2, newest=990.0, metrics={"rows": 1000.0, "rejected": 2.0, "waits": 0.0})
 BEFORE = Look(Path("wh"), 50.0, 998.0, 4711, (TAXI,), ())
@@ -83,7 +84,7 @@ def test_figures() -> None:
     assert [amount(n) for n in (0, 999_999, 1_234_567, 999_600_000, 5e9, 5e12)] == ["0", "999,999", "1.23 M", "1,000 M", "5 G", "5,000 G"]
     assert [rate(n) for n in (None, 0.0, 0.5, 12.3, 2e6)] == ["–", "0", "0.5", "12", "2 M"]
     assert [size(n) for n in (0, 999, 1500, 2e6, 3.456e9, 2e12)] == ["0 B", "999 B", "1.5 kB", "2 MB", "3.46 GB", "2.0 TB"]
-    assert [span(n) for n in (None, 0.04, 90, 600, 86_400 * 3, -30, -86_400 * 800)] == [
+    assert [age(n) for n in (None, 0.04, 90, 600, 86_400 * 3, -30, -86_400 * 800)] == [
         "–",
         "0.0 s",
         "90.0 s",

@@ -12,6 +12,7 @@ import tidewheel as tw
 from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch
 from tidewheel.model.delivery import SliceId
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
 
@@ -47,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 def test_no_file_twice(root: Path, flush: bool) -> None:
     with tw.open(root) as wh:
         table = wh.table("t")
-        t: Any = table._engine
+        t = Probe(table)
         assert deliver(t, "first", 0, {"a.csv": [rows(1, 2)], "b.csv": [rows(3), bad("b.csv:7")]}).rows == 3
         if flush:
             table.flush()
@@ -66,22 +67,22 @@ def test_no_file_twice(root: Path, flush: bool) -> None:
 
 def test_a_file_without_a_good_row_is_remembered(root: Path) -> None:
     with tw.open(root) as wh:
-        t: Any = wh.table("t")._engine
+        t = Probe(wh.table("t"))
         assert deliver(t, "first", 0, {"broken": [bad("x.csv")], "also": [bad("y.csv")]}).rejected == 2
     with tw.open(root) as wh:
-        t = wh.table("t")._engine
+        t = Probe(wh.table("t"))
         assert deliver(t, "second", 0, {"broken": [bad("x.csv")], "good": [rows(1)]}).rejected == 0
         assert keys(wh) == [1] and len(wh.table("t").rejects()) == 2
 
 
 def test_a_crash_forgets_neither_rows_nor_names(root: Path) -> None:
     wh = tw.open(root)
-    t: Any = wh.table("t")._engine
+    t = Probe(wh.table("t"))
     deliver(t, "first", 0, {"a.csv": [rows(1, 2)]})
     t.stage(SliceId("first", "run", 1, 0, 0, "b.csv"), iter([rows(3)]), SCHEMA)  # never committed
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(root) as wh:
-        t = wh.table("t")._engine
+        t = Probe(wh.table("t"))
         assert keys(wh) == [1, 2]
         deliver(t, "second", 0, {"a.csv": [rows(1, 2)], "b.csv": [rows(3)]})
         assert keys(wh) == [1, 2, 3]

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +15,9 @@ import pytest
 import tidewheel as tw
 from tidewheel.errors import StagingLostError
 from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch
-from tidewheel.model.delivery import SliceId, Written
+from tidewheel.model.delivery import SliceId, Staged, Written
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe, root_of
 from tidewheel.write import streams
 from tidewheel.write.chunk_maker import ChunkMaker
 
@@ -40,15 +40,15 @@ def wh(tmp_path: Path) -> Iterator[tw.Warehouse]:
         yield wh
 
 
-def engine(wh: tw.Warehouse) -> Any:
-    return wh.table("t")._engine
+def engine(wh: tw.Warehouse) -> Probe:
+    return Probe(wh.table("t"))
 
 
 def keys(wh: tw.Warehouse) -> list[int]:
     return sorted(wh.table("t").query(columns=["k"]).to_arrow()["k"].to_pylist())
 
 
-def stage(table: Any, slice_id: SliceId, *batches: pa.RecordBatch) -> Any:
+def stage(table: Probe, slice_id: SliceId, *batches: pa.RecordBatch) -> Staged:
     return table.stage(slice_id, iter(batches), SCHEMA)
 
 
@@ -105,7 +105,7 @@ def test_a_batch_is_remembered_by_the_next_owner(tmp_path: Path, flushed: bool, 
         if flushed:
             t.flush()
     stage(t, piece(3), rows(3))  # never committed: it dies with the owner
-    wh.close() if closed else abandon(wh._engine)
+    wh.close() if closed else abandon(wh)
     with tw.open(tmp_path) as wh:
         t = engine(wh)
         assert keys(wh) == [0, 1, 2] and t.last_batch("s") == 2
@@ -165,7 +165,7 @@ def test_aborted_and_dead_runs_leave_nothing(wh: tw.Warehouse, monkeypatch: pyte
     stage(t, piece(0, run="dead"), rows(1))
     stage(t, piece(0, run="alive"), rows(2))
     assert t.streams.awaited
-    monkeypatch.setattr(streams, "EXPIRES", -1.0)
+    monkeypatch.setattr(t.streams._staged, "seconds", -1.0)
     stage(t, piece(0, stream="other"), rows(3))
     assert len(t.streams._staged) == 1 and t.streams.awaited
     monkeypatch.setattr(streams, "AWAITED", -1.0)
@@ -193,7 +193,7 @@ def test_wrong_columns_are_an_error_not_rejects(wh: tw.Warehouse) -> None:
 def write(wh: tw.Warehouse, *batches: pa.RecordBatch) -> Written:
     """What a task does."""
     t = engine(wh)
-    with ChunkMaker(wh._engine.root, t.spec, t.begin_load()) as maker:
+    with ChunkMaker(root_of(wh), t.spec, t.begin_load()) as maker:
         for batch in batches:
             assert maker.add(batch, "reject") == []
     return maker.written
@@ -212,7 +212,7 @@ def test_written_and_staged_slices_are_one_batch(wh: tw.Warehouse) -> None:
     again = write(wh, rows(*range(62)))
     assert t.commit_batch("s", "run", 0, [], [again]).duplicate
     assert keys(wh) == [*range(62), 100, 101] and not t.loads.under_way
-    assert [name for _, _, names in os.walk(wh._engine.root / "staging") for name in names] == []
+    assert [name for _, _, names in os.walk(root_of(wh) / "staging") for name in names] == []
 
 
 def test_a_written_batch_survives_a_kill(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_written_batch_survives_a_kill(tmp_path: Path) -> None:
     wh.table("t").insert(rows(100))
     engine(wh).commit_batch("s", "run", 0, [], [write(wh, rows(1, 2))])
     waiting = write(wh, rows(3))
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(tmp_path / "wh") as wh:
         t = engine(wh)
         assert keys(wh) == [1, 2, 100] and t.last_batch("s") == 0
@@ -263,7 +263,7 @@ def test_tasks_that_still_write_leave_nothing_of_a_failed_load(wh: tw.Warehouse)
     begun, ended = threading.Event(), threading.Event()
 
     def go_on() -> None:
-        with contextlib.suppress(tw.TidewheelError), ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
+        with contextlib.suppress(tw.TidewheelError), ChunkMaker(root_of(wh), t.spec, replace(load, chunk_bytes=1)) as maker:
             while True:  # each batch is a chunk
                 maker.add(rows(*range(10)), "error")
                 begun.set()
@@ -275,16 +275,16 @@ def test_tasks_that_still_write_leave_nothing_of_a_failed_load(wh: tw.Warehouse)
     t.abort_load(load.job)
     assert ended.wait(30), "a folder that is gone stops the task"
     task.join()
-    assert list((wh._engine.root / "staging").iterdir()) == []
+    assert list((root_of(wh) / "staging").iterdir()) == []
 
 
 def test_a_load_of_many_chunks_syncs_each_folder_a_few_times(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     t = engine(wh)
     load = t.begin_load()
-    with ChunkMaker(wh._engine.root, t.spec, replace(load, chunk_bytes=1)) as maker:
+    with ChunkMaker(root_of(wh), t.spec, replace(load, chunk_bytes=1)) as maker:
         for n in range(30):
             maker.add(rows(n), "error")
-    disk = t.engine.files.disk
+    disk = t.owner.files.disk
     sync, synced = disk.sync_folder, []
     monkeypatch.setattr(disk, "sync_folder", lambda path: (synced.append(path), sync(path)))
     assert t.commit_load(load.job, [maker.written], False).rows == 30

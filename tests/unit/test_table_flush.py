@@ -107,7 +107,7 @@ def test_inserts_slow_down_when_flush_cannot_keep_up(tmp_path: Path, monkeypatch
             taxi.insert(rows(i * 10_000, i * 10_000 + 10_000))
             most = max(most, taxi.state().memory_bytes)
         taken = time.monotonic() - began
-        metrics = taxi._engine.publisher.metrics
+        metrics = taxi.metrics()
         assert metrics.waits > 3 and metrics.wait_seconds > 0.2
         assert taken > 0.5, "twenty chunks at 0.1 s each, two at a time"
         assert most < 5 * MB, "the live tree, two sealed ones and what is being written"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import tidewheel as tw
 from tidewheel.index.template import PAYS, divide, paper_skew, skew
 from tidewheel.programs.fleet import BEIJING, CENTRE
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
 
@@ -22,7 +23,7 @@ def rows(ids: np.ndarray, first: int) -> pa.RecordBatch:
 
 
 def updates(table: tw.Table) -> int:
-    return table._engine.publisher.metrics.template_updates
+    return table.metrics().template_updates
 
 
 def test_a_shift_of_the_keys_is_noticed_and_answers_stay_right(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_parked_taxis_do_not_trigger_it(tmp_path: Path) -> None:
         taxi.flush()
         assert taxi.state().chunks >= 8
         assert updates(taxi) == settled
-        codes = np.array(list(taxi._engine.publisher.version.chunks)[-1].codes())
+        codes = np.array(list(Probe(taxi).chunks)[-1].codes())
         bounds = divide(codes, 256)
         counts = np.bincount(np.searchsorted(bounds, codes, side="right") - 1, minlength=256)
         assert paper_skew(counts) > 0.2, "even an exact division is skewed by the paper's measure"

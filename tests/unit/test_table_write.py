@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
 SECOND = 1_000_000
@@ -102,7 +103,7 @@ class TestPackages:
             taxi = create(wh)
             taxi.insert(rows(0, 1000))
             taxi.flush()
-            publisher = taxi._engine.publisher
+            publisher = Probe(taxi).publisher
             place = publisher.place
             busy = threading.local()
 

@@ -21,6 +21,7 @@ from tidewheel.model.pieces import INDEX
 from tidewheel.model.text.division import LONGEST_PREFIX
 from tidewheel.model.text_codes import BytesCoder
 from tidewheel.testing.abandon import abandon
+from tidewheel.testing.probe import Probe
 from tidewheel.write import templates
 
 KEYS, ROWS, BATCH, LEAF = 240, 12_000, 1_000, 32
@@ -63,7 +64,7 @@ def rows(keys: list[str], first: int = 0) -> pa.Table:
 def chunk_keys(table: tw.Table) -> list[list[list[str]]]:
     """The keys in each leaf of each chunk."""
     found = []
-    for chunk in table._engine.publisher.version.chunks:  # type: ignore[attr-defined]
+    for chunk in Probe(table).chunks:
         chunk.open()
         keys, starts = chunk.batch.column("key").to_pylist(), chunk.leaves.starts.tolist()
         found.append([keys[a:b] for a, b in pairwise(starts)])
@@ -132,7 +133,7 @@ def test_keys_that_begin_otherwise_are_told_apart_in_memory(tmp_path: Path) -> N
             result = table.query(key=key)
             assert len(result.to_arrow()) == keys.count(key)
             assert result.stats.rows_scanned <= 200
-        coders = table._engine.publisher.coders  # type: ignore[attr-defined]
+        coders = Probe(table).publisher.coders
         table.insert(rows([f"{'x' * i}-{j}" for i in range(40) for j in range(3)], len(keys)))
         assert len(coders) <= 6
 
@@ -147,7 +148,7 @@ def test_rows_of_the_log_and_several_servers(tmp_path: Path, servers: int) -> No
         table.insert(rows(keys[first : first + BATCH], first))
     asked = [*random.Random(1).sample(sorted(set(keys)), 10), "", "z"]
     check(table, keys, asked, flushed=False)
-    abandon(wh._engine)
+    abandon(wh)
     with tw.open(tmp_path / "wh", settings=settings) as wh:
         table = wh.table("t")
         assert wh.recovery is not None and table.rows == ROWS
@@ -165,7 +166,7 @@ def test_chunks_say_how_they_divide_keys_only_where_a_prefix_does_not(tmp_path: 
             table = wh.create_table(name, SCHEMA, time="ts", key="key")
             table.insert(rows(stream(kind)[:3000]))
             table.flush()
-            (record, *_) = [chunk.record for chunk in table._engine.publisher.version.chunks]  # type: ignore[attr-defined]
+            (record, *_) = [chunk.record for chunk in Probe(table).chunks]
             assert (record.format, len(record.prefix) > LONGEST_PREFIX) == ((2, False) if name == "plain" else (3, True))
 
 
@@ -176,7 +177,7 @@ def test_regions_of_many_coders(tmp_path: Path) -> None:
         table = wh.create_table("t", SCHEMA, time="ts", key="key")
         table.insert(rows(["a", "b"]))
         table.flush()
-        publisher = table._engine.publisher  # type: ignore[attr-defined]
+        publisher = Probe(table).publisher
         (real,) = publisher.version.chunks
         coders, first = Coders(publisher.coders.first), publisher.coders.first
         assert isinstance(first, BytesCoder)
@@ -188,7 +189,7 @@ def test_regions_of_many_coders(tmp_path: Path) -> None:
             coder = coders.of(first.learned([pa.array(names)], 1) if i % 9 else b"https://")
             codes = coder.encode(pa.record_batch([pa.array(names)], ["key"]))
             record = replace(real.record, key_lo=int(codes.min()), key_hi=int(codes.max()), time_lo=i, time_hi=i + 20, prefix=coder.prefix)
-            chunks.append(type(real)(record, table._engine.spec, publisher.shape, coder, None, None))  # type: ignore[attr-defined]
+            chunks.append(type(real)(record, Probe(table).spec, publisher.shape, coder, None, None))
             spans.append((names, i, i + 20))
         some = ChunkSet(publisher.shape.width, chunks[:700:2])
         for known, mine, theirs in ((some, chunks[:700:2], spans[:700:2]), (ChunkSet(publisher.shape.width, chunks), chunks, spans)):

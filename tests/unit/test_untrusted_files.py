@@ -17,12 +17,12 @@ import pytest
 import tidewheel as tw
 from tidewheel.chunk import names
 from tidewheel.cluster import address
-from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import CorruptionError, InputError, StorageError, TidewheelError
 from tidewheel.maintenance.check import check, closed
 from tidewheel.maintenance.manifest import Manifest, Stored, TableEntry, digest
 from tidewheel.model.delivery import Written
+from tidewheel.testing.probe import Probe
 from tidewheel.write.chunk_maker import ChunkMaker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("note", pa.string())])
@@ -272,14 +272,12 @@ def test_names_that_leave_the_root_are_no_names(tmp_path: Path, canary: Path) ->
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[LocalTable]:
+def table(tmp_path: Path) -> Iterator[Probe]:
     with tw.open(tmp_path / "wh") as wh:
-        wh.create_table("t", SCHEMA, time="ts", key="k")
-        engine = wh._current.engine()
-        yield engine.table("t")  # type: ignore[misc]
+        yield Probe(wh.create_table("t", SCHEMA, time="ts", key="k"))
 
 
-def written(table: LocalTable, tmp_path: Path) -> Written:
+def written(table: Probe, tmp_path: Path) -> Written:
     with ChunkMaker(tmp_path / "wh", table.spec, table.begin_load()) as maker:
         maker.add(some(50).to_batches()[0], "error")
     return maker.written
@@ -295,7 +293,7 @@ def written(table: LocalTable, tmp_path: Path) -> Written:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_a_task_says_it_wrote_is_checked(table: LocalTable, tmp_path: Path, canary: Path, wrong: dict[str, object]) -> None:
+def test_what_a_task_says_it_wrote_is_checked(table: Probe, tmp_path: Path, canary: Path, wrong: dict[str, object]) -> None:
     good = written(table, tmp_path)
     bad = dataclasses.replace(good, chunks=(dataclasses.replace(good.chunks[0], **wrong),))  # type: ignore[arg-type]
     with pytest.raises(InputError):
@@ -307,7 +305,7 @@ def test_what_a_task_says_it_wrote_is_checked(table: LocalTable, tmp_path: Path,
     assert table.state().rows == 50
 
 
-def test_a_staged_file_that_is_a_link_is_refused(table: LocalTable, tmp_path: Path) -> None:
+def test_a_staged_file_that_is_a_link_is_refused(table: Probe, tmp_path: Path) -> None:
     good = written(table, tmp_path)
     staged = tmp_path / "wh" / (good.chunks[0].file + ".tmp")
     staged.rename(tmp_path / "away")
@@ -317,7 +315,7 @@ def test_a_staged_file_that_is_a_link_is_refused(table: LocalTable, tmp_path: Pa
 
 
 @pytest.mark.parametrize("job", ["../tables", "..", "1-../../canary", "", "1-0123456789abcdef/../../tables", 7, None, "/"])
-def test_a_load_has_a_name_of_ours(table: LocalTable, tmp_path: Path, canary: Path, job: str) -> None:
+def test_a_load_has_a_name_of_ours(table: Probe, tmp_path: Path, canary: Path, job: str) -> None:
     before = tree(tmp_path / "wh" / "tables")
     with pytest.raises(InputError, match="not the name of a load"):
         table.abort_load(job)
@@ -330,13 +328,11 @@ def test_a_load_has_a_name_of_ours(table: LocalTable, tmp_path: Path, canary: Pa
 
 def test_a_load_of_another_table_is_left_alone(tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh") as wh:
-        for name in ("t", "u"):
-            wh.create_table(name, SCHEMA, time="ts", key="k")
-        engine = wh._current.engine()
-        load = engine.table("t").begin_load()
-        engine.table("u").abort_load(load.job)
+        table, other = (Probe(wh.create_table(name, SCHEMA, time="ts", key="k")) for name in ("t", "u"))
+        load = table.begin_load()
+        other.abort_load(load.job)
         assert (tmp_path / "wh" / load.folder).is_dir()
-        engine.table("t").abort_load(load.job)
+        table.abort_load(load.job)
         assert not (tmp_path / "wh" / load.folder).exists()
 
 

@@ -30,14 +30,12 @@ from tidewheel.chunk.format import (
     is_intact,
     unpack_index,
 )
+from tidewheel.env.store import Range
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import ALL, TIES, Codes
 from tidewheel.model.pieces import BITS, FIXED, OTHER, column_kind
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
-
-Range = tuple[int, int]
-"""(offset in the file, size)"""
 
 Bytes = bytes | memoryview
 

@@ -12,9 +12,8 @@ import base64
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +36,11 @@ from tidewheel.chunk.format import (
     is_intact,
     unpack_index,
 )  # fmt: skip
-from tidewheel.chunk.frame import Range
 from tidewheel.chunk.mappings import MAPPINGS, Beyond
 from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.chunk.writer import frame_checksum
-from tidewheel.env.local_files import NoMappingError, remove_with
 from tidewheel.env.memory import mappings_for_chunks
+from tidewheel.env.store import Mapper, NoMappingError, remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import Codes, KeyCoder, fixed
 from tidewheel.model.pieces import (
@@ -80,14 +78,6 @@ from tidewheel.model.pieces import (
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
-
-
-class Mapper(Protocol):
-    @property
-    def root(self) -> object: ...
-    def map(self, name: str, size: int) -> pa.Buffer: ...
-    def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]: ...
-    def remove(self, name: str) -> None: ...
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -149,6 +139,8 @@ class Chunk:
         row[GENERATION_LO], row[GENERATION_HI] = first_generation(record), record.generation_hi
         row[KMIN], row[KMAX], row[TMIN], row[TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self._region = row
+
+    can_be_mapped = True
 
     @property
     def row(self) -> Row:

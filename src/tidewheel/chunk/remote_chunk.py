@@ -14,8 +14,7 @@ share is kept as two fragments. Columns of types that only Arrow knows are one b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ import xxhash
 from tidewheel.chunk.cache import Group, Key, LeafCache, Sized, Units
 from tidewheel.chunk.format import (
     Array,
+    Leaves,
     code_columns,
     damaged_block,
     damaged_frame,
@@ -31,12 +31,12 @@ from tidewheel.chunk.format import (
     generation_column,
     has_generations,
 )
-from tidewheel.chunk.frame import Bytes, Frame, Range, check_block, check_other, cut, read_frame
-from tidewheel.env.local_files import remove_with
+from tidewheel.chunk.frame import Bytes, Frame, check_block, check_other, cut, read_frame
+from tidewheel.env.store import Range, RangeReader, remove_with
 from tidewheel.errors import CorruptionError
 from tidewheel.model import pieces as p
 from tidewheel.model.codes import Codes, KeyCoder, fixed
-from tidewheel.model.pieces import OTHER, Row, Shape
+from tidewheel.model.pieces import OTHER, Loaded, Probe, Row, Shape
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
 
@@ -45,34 +45,6 @@ FRAME = -1
 
 OVERHEAD = 768
 """Bytes that a unit takes besides its buffers: the array, its buffers' owners, its place in the cache."""
-
-
-class RangeReader(Protocol):
-    @property
-    def root(self) -> object: ...
-    def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]: ...
-    def remove(self, name: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A descriptor that can be scanned. Keys and times are there only for the leaves that the query cuts."""
-
-    row: Row
-    keep: tuple[Any, ...]
-    """Hold on to this while the row is in use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Some leaves of a chunk, in memory, as a piece that can be materialised."""
-
-    record: ChunkRecord
-    row: Row
-    batch: pa.RecordBatch
-    """The table's columns; those that were not asked for are of type null."""
-    positions: Codes
-    """Where the segments lie in it."""
 
 
 class RemoteChunk:
@@ -96,12 +68,26 @@ class RemoteChunk:
         row[p.KMIN], row[p.KMAX], row[p.TMIN], row[p.TMAX] = record.key_lo, record.key_hi, record.time_lo, record.time_hi
         self.row = row
 
+    # ---- the face of every chunk ------------------------------------------------------------------------
+
+    mapped = None
+    can_be_mapped = False
+    most = 0
+
     @property
     def region(self) -> Row:
         """The descriptor, which never has addresses."""
         return self.row
 
-    # ---- the face of every chunk ------------------------------------------------------------------------
+    @property
+    def leaves(self) -> Leaves:
+        return self.frame().leaves
+
+    def enter(self, shared: Row | None = None, displace: bool = True) -> None:
+        """Never mapped."""
+
+    def far(self) -> RemoteChunk:
+        return self
 
     def open(self) -> Row:
         """Fetch and check the frame, if it is not in the cache."""
@@ -190,7 +176,7 @@ class RemoteChunk:
         row = asked.copy()
         row[p.ROWS] = rows
         self._describe(row, arrays, frame)
-        return Loaded(self.record, row, self._batch(arrays, rows), positions - frame.edges[first] + starts[np.searchsorted(chosen, first)])
+        return Loaded(row, self._batch(arrays, rows), positions - frame.edges[first] + starts[np.searchsorted(chosen, first)])
 
     # ---- fetching ---------------------------------------------------------------------------------------
 

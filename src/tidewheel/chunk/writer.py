@@ -22,15 +22,11 @@ from tidewheel.chunk.format import (
     stored_schema,
     zoned_columns,
 )  # fmt: skip
+from tidewheel.env.store import WriteOnce
 from tidewheel.model.arrays import named_as
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.model.records import ChunkRecord, TableRecord
-
-
-class WriteOnce(Protocol):
-    def write(self, name: str, write: Any) -> int: ...
-    def map(self, name: str, size: int, temporary: bool = False) -> pa.Buffer: ...
 
 
 class Content(Protocol):
@@ -66,7 +62,7 @@ def write_chunk(
 ) -> ChunkRecord:
     """Write the file, under its temporary name, and return the row that a commit adds to the catalog.
 
-    Before the commit the file must be made to appear (`LocalFiles.appear`); until the commit it means nothing.
+    Before the commit the file must be made to appear (`Store.appear_each`); until the commit it means nothing.
     """
     spec = table.spec
     chunk_id = names.new_chunk_id()

@@ -36,7 +36,7 @@ class Holdings:
         self._unneeded: deque[int] = deque()
         """Versions of these that the owner is still to be told of."""
         self.hurried = False
-        """Nothing is put off any more."""
+        """Set when the connection is retired: from then on releases are sent at once, and not with the next call."""
 
     def __bool__(self) -> bool:
         return bool(self._held)

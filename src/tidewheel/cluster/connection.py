@@ -26,7 +26,6 @@ from pyarrow import flight
 
 from tidewheel.cluster import sockets
 from tidewheel.cluster.address import Door
-from tidewheel.cluster.aside import Aside
 from tidewheel.cluster.client_handles import Hold, Holdings
 from tidewheel.cluster.exchange_pool import Lines
 from tidewheel.cluster.owner_lost import BROKEN, late_during, lost_during, reason, wait_for_the_end
@@ -47,6 +46,7 @@ from tidewheel.cluster.requests import (
 from tidewheel.cluster.wire import pack, unpack, unwrapped
 from tidewheel.env import deadline
 from tidewheel.env.deadline import Within
+from tidewheel.env.steps import Aside
 from tidewheel.errors import ClosedError, OwnerLostError, TidewheelError
 
 GRACE = 0.3

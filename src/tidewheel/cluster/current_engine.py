@@ -21,6 +21,7 @@ from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.env import deadline
 from tidewheel.env.workers import workers
 from tidewheel.errors import ClosedError, OwnedError, SettingsError, TidewheelError
+from tidewheel.model.report import Progress
 from tidewheel.settings import Settings
 
 _LOOK = 0.01
@@ -36,14 +37,14 @@ PATIENCE = 10.0
 class CurrentEngine:
     """Every method may be called from any thread."""
 
-    def __init__(self, root: Path, settings: Settings | None) -> None:
+    def __init__(self, root: Path, settings: Settings | None, progress: Progress | None = None) -> None:
         self.root = root
         self.users = 1
         self._wanted = settings
         self._lock = threading.Lock()
         self._closed = False
         self._taking: _Taking | None = None
-        self._engine = _take(root, settings)
+        self._engine = _take(root, settings, progress=progress)
 
     def engine(self) -> Engine:
         """The engine to use now."""
@@ -149,13 +150,13 @@ class _Taking:
         return self._engine
 
 
-def _take(root: Path, settings: Settings | None, anew: bool = False) -> Engine:
+def _take(root: Path, settings: Settings | None, anew: bool = False, progress: Progress | None = None) -> Engine:
     """Own the warehouse if nobody does, else attach to its owner. `anew`: it was there before, so none is made."""
     give_up = time.monotonic() + PATIENCE
     while True:
         if not address.is_owned(root):
             with suppress(OwnedError):  # somebody was faster
-                return _own(root, settings, anew)
+                return _own(root, settings, anew, progress)
         from tidewheel.cluster.client import attach
 
         try:
@@ -163,24 +164,24 @@ def _take(root: Path, settings: Settings | None, anew: bool = False) -> Engine:
         except OwnedError as e:  # it does not answer: just starting, or just gone; or it never will
             if not e.retryable or time.monotonic() > give_up:
                 try:
-                    return _own(root, settings, anew)
+                    return _own(root, settings, anew, progress)
                 except OwnedError as owned:  # which says who it is
                     raise OwnedError(f"{owned}. This process could not attach to it: {e}", e.retryable) from e
             time.sleep(0.05)
 
 
-def _own(root: Path, settings: Settings | None, anew: bool) -> Engine:
+def _own(root: Path, settings: Settings | None, anew: bool, progress: Progress | None) -> Engine:
     from tidewheel.cluster.owner import OwnedEngine  # here: who attaches needs none of its kernels, which take long to load
 
-    return OwnedEngine(root, settings or Settings(), anew=anew)
+    return OwnedEngine(root, settings or Settings(), anew=anew, progress=progress)
 
 
 _engines: dict[Path, CurrentEngine] = {}
 _engines_lock = threading.RLock()
 
 
-def open_engine(path: str | os.PathLike[str], settings: Settings | None) -> CurrentEngine:
-    """The engine of a root: taken by the first call in this process, shared by later ones."""
+def open_engine(path: str | os.PathLike[str], settings: Settings | None, progress: Progress | None = None) -> CurrentEngine:
+    """The engine of a root: taken by the first call in this process, shared by later ones. `progress`: of a recovery, if there is one."""
     try:
         root = Path(path).expanduser().resolve()
     except (ValueError, RuntimeError, OSError) as e:
@@ -191,7 +192,7 @@ def open_engine(path: str | os.PathLike[str], settings: Settings | None) -> Curr
             there.check_settings(settings)
             there.users += 1
             return there
-        current = _engines[root] = CurrentEngine(root, settings)
+        current = _engines[root] = CurrentEngine(root, settings, progress)
         return current
 
 

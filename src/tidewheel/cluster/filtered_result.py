@@ -1,7 +1,7 @@
 """The answer to a query with a function, in an attached process.
 
-A function cannot cross: the owner sends the rows within the query's bounds, and all the rest is done here, by the code that the owner
-would use. A module of its own, because that code takes its time to load.
+A function cannot cross: the owner sends the rows within the query's bounds that satisfy its condition, and all the rest is done here, by
+the code that the owner would use. A module of its own, because that code takes its time to load.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class FilteredResult(PipedResult):
     def __init__(self, planner: Planner, query: Query, bounded: Callable[[Query], AttachedResult]) -> None:
         began = time.perf_counter()
         watch = Watch(limits_of(planner, query), self)
-        self._pipeline = pipeline = Pipeline(planner, query, watch)
+        self._pipeline = pipeline = Pipeline(planner, replace(query, condition=None), watch)
         self.schema = pipeline.schema
         self._bounded = bounded(
             Query(
                 key=query.key, box=query.box, time=query.time, timeout=query.timeout, max_rows=float("inf"), max_bytes=query.max_bytes,
-                on_corrupt=query.on_corrupt, after=query.after, upto=query.upto,
+                on_corrupt=query.on_corrupt, after=query.after, upto=query.upto, condition=query.condition,
             )
         )  # fmt: skip
         self.stats = replace(self._bounded.stats)

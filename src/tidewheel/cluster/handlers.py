@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,10 +19,11 @@ import pyarrow as pa
 from tidewheel.cluster import requests as ask
 from tidewheel.cluster.sessions import HeldResult, Life, Reading, Sessions
 from tidewheel.cluster.wire import encode, has_dictionary, stream, unstream
-from tidewheel.engine.protocol import Engine, PinnedTable, TableEngine
+from tidewheel.engine.operations import ListTables
+from tidewheel.engine.protocol import Engine, PinnedTable, TableEngine, TableQuestion
 from tidewheel.env.deadline import Within
 from tidewheel.errors import CancelledError, ClosedError, InputError, NotFoundError, OwnedError, TidewheelError
-from tidewheel.model.query import Query
+from tidewheel.model.delivery import RowStream
 from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
@@ -63,23 +63,29 @@ class Handlers:
                 f"{request.version}) version {request.protocol}; use the same Tidewheel in both, or close the warehouse there first",
                 retryable=False,
             )
-        self.engine.tables()  # raises if it is not the owner any more
+        self.engine.do(ListTables())  # raises if it is not the owner any more
         return ask.Welcome(self.epoch, self.engine.settings, self.engine.recovery)
 
     def answer(self, session: str, request: Any, rows: pa.Buffer, progress: Progress | None = None) -> Answer:
         """What the engine says to a request that came in one piece."""
         match request:
-            case ask.Insert() | ask.Replace():
+            case ask.OnTable(table, operation):
+                return self._table(table).do(operation), None
+            case ask.AskTable(table, question):
+                return self._asked(session, self._table(table), question)
+            case ask.GiveTable():
                 try:
                     schema, batches = unstream(rows)
                 except (pa.ArrowException, OSError, ValueError) as e:
                     name = self._table(request.table).spec.name
                     raise InputError(f"table {name!r}: these rows are no Arrow IPC stream: {e}; nothing was done") from e
                 return self.take(request, schema, batches), None
-            case ask.TableRequest():
-                return self._of_table(session, request)
+            case ask.PinTable(table, release):
+                self.sessions.release(session, release)
+                return self._pinned(session, [self._table(table).pinned()]), None
             case ask.AskPinned(held, place, query):
-                return self._asked(session, self.sessions.version(session, held, place), query, held)
+                pinned = self.sessions.version(session, held, place)
+                return self._shipped(session, pinned.query(query), pinned.spec, held)
             case ask.PinTables(names, release):
                 self.sessions.release(session, release)
                 return self._pinned(session, self.engine.versions(names)), None
@@ -94,102 +100,40 @@ class Handlers:
         return self._of_warehouse(request, progress), None
 
     def take(self, request: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
-        """What the engine says to a request with rows, which may still be on their way."""
-        table = self._table(request.table)
+        """The engine's answer to a request with rows, which may still be on their way."""
+        if not isinstance(request, ask.GiveTable):
+            raise TidewheelError(f"{type(request).__name__} is no request with rows")
+        table, delivery = self._table(request.table), request.delivery
         name = table.spec.name
         check_schema(schema, name)
         arrived = (aligned(batch, name) for batch in batches)
-        match request:
-            case ask.Insert(_, package, on_bad, values):
-                with Within(request.timeout):
-                    return table.insert(_rows(values, schema, list(arrived), name), package, on_bad)
-            case ask.Replace(_, time, values):
-                with Within(request.timeout):
-                    return table.replace(_rows(values, schema, list(arrived), name), time)
-            case ask.Stage(_, slice_id):
-                return table.stage(slice_id, arrived, schema)
-        raise TidewheelError(f"{type(request).__name__} is no request with rows")
+        with Within(request.timeout):
+            streamed = delivery.streamed
+            return table.give(delivery, RowStream(schema, arrived) if streamed else _rows(request.values, schema, list(arrived), name))
 
     # ---- one piece --------------------------------------------------------------------------------------
 
     def _of_warehouse(self, request: Any, progress: Progress | None) -> Any:
-        engine = self.engine
         match request:
             case ask.Attach():
                 return self._welcome(request)
-            case ask.ListTables():
-                return engine.tables()
+            case ask.OnWarehouse(operation):
+                return self.engine.do(operation, progress)
             case ask.OpenTable(name):
-                return self._opened(engine.table(name))
+                return self._opened(self.engine.table(name))
             case ask.CreateTable(spec, if_exists):
-                return self._opened(engine.create(spec, if_exists))
-            case ask.DropTable(name):
-                return engine.drop(name)
-            case ask.Check(repair):
-                return engine.check(repair, progress)
-            case ask.Backup(folder, verify):
-                return engine.backup(Path(folder), verify, progress)
+                return self._opened(self.engine.create(spec, if_exists))
         raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
 
-    def _of_table(self, session: str, request: ask.TableRequest) -> Answer:
-        table = self._table(request.table)
-        match request:
-            case ask.Ask(_, query):
-                return self._asked(session, table, query)
-            case ask.PinTable(_, release):
-                self.sessions.release(session, release)
-                return self._pinned(session, [table.pinned()]), None
-            case ask.Rejects(_, ordered):
-                return self.ship(session, table.rejects(ordered))
-            case ask.Fresh(_, pin, query):
-                return self.ship(session, table.fresh(pin, query))
-            case ask.Changes(_, after, upto, columns):
-                return self.ship(session, table.changes(after, upto, columns))
-        return self._simple(table, request), None
+    def _asked(self, session: str, table: TableEngine, question: TableQuestion) -> Answer:
+        return self._shipped(session, table.ask(question), table.spec)
 
-    def _asked(self, session: str, table: TableEngine | PinnedTable, query: Query, of: int = 0) -> Answer:
-        result = table.query(query)
-        return self.ship(session, result, result.schema is table.spec.schema and self._is_plain(table.spec), of)
+    def _shipped(self, session: str, result: Result, spec: TableSpec, of: int = 0) -> Answer:
+        return self.ship(session, result, result.schema is spec.schema and self._is_plain(spec), of)
 
     def _pinned(self, session: str, tables: Sequence[PinnedTable]) -> ask.PinnedTables:
         said = tuple(ask.PinnedAs(table.spec, table.generation, table.about) for table in tables)
         return ask.PinnedTables(self.sessions.hold_versions(session, tables), said)
-
-    def _simple(self, table: TableEngine, request: ask.TableRequest) -> Any:
-        match request:
-            case ask.Flush():
-                return table.flush()
-            case ask.GetState():
-                return table.state()
-            case ask.GetMetrics():
-                return table.metrics()
-            case ask.GetServers():
-                return table.server_states()
-            case ask.GetStreams():
-                return table.stream_states()
-            case ask.GetGeneration():
-                return table.generation()
-            case ask.CountChanges(_, after, upto, most):
-                return table.rows_by_generation(after, upto, most)
-            case ask.CommitBatch(_, stream, run, batch, slices, written):
-                return table.commit_batch(stream, run, batch, slices, written)
-            case ask.AbortBatch(_, stream, run, batch):
-                return table.abort_batch(stream, run, batch)
-            case ask.LastBatch(_, stream):
-                return table.last_batch(stream)
-            case ask.BeginLoad():
-                return table.begin_load()
-            case ask.CommitLoad(_, job, written, overwrite):
-                return table.commit_load(job, written, overwrite)
-            case ask.AbortLoad(_, job):
-                return table.abort_load(job)
-            case ask.TakePin(_, query):
-                return table.pin(query)
-            case ask.Touch(_, pin, part, parts):
-                return table.touch(pin, part, parts)
-            case ask.Unpin(_, pin):
-                return table.unpin(pin)
-        raise TidewheelError(f"the owner does not know the request {type(request).__name__}")
 
     # ---- tables -----------------------------------------------------------------------------------------
 
@@ -304,7 +248,7 @@ class Handlers:
 
 
 class _Soon:
-    """Ends a reading that takes longer than nobody minds."""
+    """Cancels the reading of a result after `_SOON` seconds: only a short answer is sent back with its question."""
 
     __slots__ = ("_end", "_result")
 

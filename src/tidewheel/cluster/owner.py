@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tidewheel.catalog.sql import open_sqlite
 from tidewheel.cluster.listener import Listener
 from tidewheel.engine.local_engine import LocalEngine, OpenCatalog
 from tidewheel.env.disk import Disk
-from tidewheel.maintenance.backup import backup
-from tidewheel.maintenance.check import check
-from tidewheel.model.report import BackupReport, CheckReport, Progress
+from tidewheel.model.report import Progress
 from tidewheel.settings import Settings
 
 
@@ -30,8 +27,9 @@ class OwnedEngine(LocalEngine):
         open_catalog: OpenCatalog = open_sqlite,
         listen: bool = True,
         anew: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        super().__init__(root, settings, disk, open_catalog, anew)
+        super().__init__(root, settings, disk, open_catalog, anew, progress)
         place = Path(self.files.path(""))
         self.listener = Listener(self, root, self.epoch, busy=self._is_awaited, place=place) if listen else None
         if self.listener is not None:
@@ -40,12 +38,6 @@ class OwnedEngine(LocalEngine):
     def _is_awaited(self) -> bool:
         """Whether somebody has begun something here that takes several calls, and will be back."""
         return any(t.streams.awaited or len(t.pins) or t.loads.under_way for t in list(self._tables.values()))
-
-    def check(self, repair: bool, progress: Progress | None) -> CheckReport:
-        return check(self, repair, progress)
-
-    def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport:
-        return backup(self, folder, verify, progress)
 
     def _watched(self) -> None:
         if self.listener is not None:

@@ -1,6 +1,8 @@
-"""What an attached process asks of the owner, and what is answered besides rows: one class per question.
+"""What crosses the wire between an attached process and the owner, besides rows: envelopes for operations, sessions, handles of results.
 
-`cluster/wire.py` writes them as JSON. A change to any of them is a change of the protocol: count `PROTOCOL` up.
+What can be asked of a warehouse is not listed here: `engine/operations.py` has it, and any of it travels in `OnWarehouse`, `OnTable`,
+`AskTable` and `GiveTable`. `cluster/wire.py` writes all of them as JSON. A change to any class is a change of the protocol: count
+`PROTOCOL` up.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.model.delivery import SliceId, Written
+from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.model.query import Query, Stats
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"
@@ -47,11 +49,6 @@ class Stay:
 
 
 # ---- the warehouse ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ListTables:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +96,10 @@ class PinnedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
-    name: Any
+class OnWarehouse:
+    """Carry an operation out: its own answer."""
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    repair: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    folder: Any
-    verify: Any
+    operation: WarehouseOperation[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +119,27 @@ class TableRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert(TableRequest):
-    """With rows: as Arrow, or (`values`) as Python values that do not fit, so that the owner says why."""
+class OnTable(TableRequest):
+    """Carry an operation out: its own answer."""
 
-    package: Any
-    on_bad: Any
-    values: Values | None = None
-    timeout: float | None = None
-    """Seconds that the owner may wait: for room, for others, for the disk."""
+    operation: TableOperation[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Replace(TableRequest):
-    """With rows, as `Insert`."""
+class AskTable(TableRequest):
+    """Rows are asked for: an `Answer`."""
 
-    time: Any
+    question: TableQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class GiveTable(TableRequest):
+    """With rows: as Arrow, or (`values`) as Python values that do not fit, so that the owner says why."""
+
+    delivery: TableDelivery[Any]
     values: Values | None = None
     timeout: float | None = None
+    """Seconds that the owner may wait: for room, for others, for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,132 +152,10 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(TableRequest):
-    query: Query
-
-
-@dataclass(frozen=True, slots=True)
 class PinTable(TableRequest):
     """Hold it as it is now: `PinnedTables`."""
 
     release: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rejects(TableRequest):
-    ordered: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Flush(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class GetState(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class GetMetrics(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class GetServers(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class GetStreams(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Stage(TableRequest):
-    """With rows."""
-
-    slice_id: SliceId
-
-
-@dataclass(frozen=True, slots=True)
-class CommitBatch(TableRequest):
-    stream: str
-    run: str
-    batch: int
-    slices: tuple[SliceId, ...]
-    written: tuple[Written, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AbortBatch(TableRequest):
-    stream: str
-    run: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class LastBatch(TableRequest):
-    stream: str
-
-
-@dataclass(frozen=True, slots=True)
-class BeginLoad(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class CommitLoad(TableRequest):
-    job: str
-    written: tuple[Written, ...]
-    overwrite: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AbortLoad(TableRequest):
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class TakePin(TableRequest):
-    query: Query
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh(TableRequest):
-    pin: str
-    query: Query
-
-
-@dataclass(frozen=True, slots=True)
-class Touch(TableRequest):
-    pin: str
-    part: int
-    parts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unpin(TableRequest):
-    pin: str
-
-
-@dataclass(frozen=True, slots=True)
-class GetGeneration(TableRequest):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Changes(TableRequest):
-    after: int
-    upto: int
-    columns: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class CountChanges(TableRequest):
-    after: int
-    upto: int | None
-    most: int | None
 
 
 # ---- a result -----------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             yield _empty(schema), self._word(e)
 
     def _word(self, value: Any) -> bytes:
-        """What is said in the end. Who is attached has closed nothing: an owner that closes while it works for them is lost to them."""
+        """The last message of a call, a value or an error. To attached processes, an owner that closes during a call is a lost owner."""
         if isinstance(value, FencedError):
             value = OwnerLostError(f"the owner is lost: {value}")
         if isinstance(value, ClosedError) and self._traffic.closing.is_set():

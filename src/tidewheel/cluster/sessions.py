@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tidewheel.engine.protocol import PinnedTable
+from tidewheel.env.clock import Clock
+from tidewheel.env.expiring import Expiring
 from tidewheel.errors import NotFoundError, OwnerLostError
 from tidewheel.read.result import Result
 
@@ -59,7 +60,6 @@ class HeldResult:
     """A result that an attached process has."""
 
     result: Result
-    touched: float
     readings: dict[int, Reading] = field(default_factory=dict)
     """Those that were begun and not ended, without those that are being read just now."""
     of: int = 0
@@ -71,47 +71,44 @@ class HeldVersions:
     """Tables that an attached process has pinned together."""
 
     tables: Sequence[PinnedTable]
-    touched: float
 
 
 Held = HeldResult | HeldVersions
 
 
 class Sessions:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: dict[str, dict[int, Held]] = {}
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._sessions: dict[str, Expiring[int, Held]] = {}
         self._numbers = itertools.count(1)
 
     def begin(self, session: str) -> None:
-        with self._lock:
-            self._sessions[session] = {}
+        self._sessions[session] = Expiring(self._clock, EXPIRES)
 
     def end(self, session: str) -> None:
         """Its process is gone, and everything it held."""
-        with self._lock:
-            dropped = self._sessions.pop(session, None)
-        del dropped  # outside the lock: letting go of a version may delete files
+        self._sessions.pop(session, None)
 
     def hold(self, session: str, result: Result, of: int = 0) -> int:
         """Returns the number to ask for it by. `of`: that of the versions that were asked."""
-        return self._hold(session, HeldResult(result, time.monotonic(), of=of))
+        return self._hold(session, HeldResult(result, of=of))
 
     def hold_versions(self, session: str, tables: Sequence[PinnedTable]) -> int:
         """The same, for versions of tables."""
-        return self._hold(session, HeldVersions(tables, time.monotonic()))
+        return self._hold(session, HeldVersions(tables))
 
     def _hold(self, session: str, held: Held) -> int:
         number = next(self._numbers)
-        with self._lock:
-            self._of(session)[number] = held
+        self._of(session).put(number, held)
         return number
 
-    def _of(self, session: str) -> dict[int, Held]:
-        """Sessions end when their process hangs up and when the owner closes, also in the middle of a call."""
-        if session not in self._sessions:
+    def _of(self, session: str) -> Expiring[int, Held]:
+        """Sessions end when their process hangs up and when the owner closes, also in the middle of a call: what is put into the table of
+        such a session goes with it."""
+        found = self._sessions.get(session)
+        if found is None:
             raise OwnerLostError("this process is not attached to the owner any more; ask the query again")
-        return self._sessions[session]
+        return found
 
     def get(self, session: str, number: int) -> HeldResult:
         held = self._get(session, number)
@@ -125,32 +122,26 @@ class Sessions:
         return held.tables[place]
 
     def _get(self, session: str, number: int) -> Held:
-        with self._lock:
-            mine = self._of(session)
-            held = mine.get(number)
-            if held is None:
-                raise NotFoundError(f"this result is not held any more: nobody read it for {EXPIRES / 60:.0f} minutes. Ask the query again")
-            held.touched = time.monotonic()
-            if isinstance(held, HeldResult) and held.of in mine:
-                mine[held.of].touched = held.touched
-            return held
+        mine = self._of(session)
+        held = mine.get(number)
+        if held is None:
+            raise NotFoundError(f"this result is not held any more: nobody read it for {EXPIRES / 60:.0f} minutes. Ask the query again")
+        if isinstance(held, HeldResult):
+            mine.touch(held.of)
+        return held
 
     def release(self, session: str, numbers: tuple[int, ...]) -> None:
-        with self._lock:
-            mine = self._sessions.get(session, {})
-            dropped = [mine.pop(number, None) for number in numbers]
-        del dropped
+        mine = self._sessions.get(session)
+        if mine is not None:
+            mine.drop(numbers.__contains__)
 
     def expire(self, session: str) -> None:
         """Drop what was not touched for long."""
-        now = time.monotonic()
-        with self._lock:
-            mine = self._sessions.get(session, {})
-            dropped = [mine.pop(number) for number, held in list(mine.items()) if now - held.touched > EXPIRES]
-        del dropped
+        mine = self._sessions.get(session)
+        if mine is not None:
+            mine.sweep()
 
     @property
     def results(self) -> int:
         """How many are held, for all."""
-        with self._lock:
-            return sum(len(mine) for mine in self._sessions.values())
+        return sum(len(mine) for mine in list(self._sessions.values()))

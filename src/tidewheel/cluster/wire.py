@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ import pyarrow as pa
 
 from tidewheel import errors
 from tidewheel.cluster import requests
+from tidewheel.engine import operations
 from tidewheel.errors import TidewheelError
+from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
+from tidewheel.model import conditions
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.description import ColumnFacts, TableDescription
 from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
 from tidewheel.model.records import ChunkRecord, Lease, MaskRecord
@@ -210,6 +215,8 @@ def _encode_other(value: Any) -> Json:
                 return _encode_error(value)
             case pa.Scalar():
                 return _tagged("arrow", _bytes(stream(pa.schema([("v", value.type)]), [pa.record_batch([pa.repeat(value, 1)], ["v"])])))
+            case pa.Array():
+                return _tagged("array", _bytes(conditions.packed(value)))
             case pa.Schema():
                 return _encode_schema(value)
             case np.ndarray() | np.generic():
@@ -288,10 +295,17 @@ def _decode_error(value: Json) -> TidewheelError:
 
 # ---- classes ------------------------------------------------------------------------------------------------
 
+
+def _is_of(kind: Any, home: ModuleType) -> bool:
+    return isinstance(kind, type) and kind.__module__ == home.__name__
+
+
 _CLASSES: tuple[type[Any], ...] = (
-    Ack, BackupReport, CheckReport, ChunkRecord, Lease, Load, MaskRecord, Pin, Plan, Query, Recovery, ServerState, Settings, PackedPlan,
-    SliceId, Staged, Stats, StreamState, Subquery, TableMetrics, TableRecovery, TableState, Written,
-    *(kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__module__ == requests.__name__),
+    Ack, BackupReport, CheckReport, ChunkRecord, ColumnFacts, Lease, Load, MaskRecord, PackedPlan, Pin, Plan, Query, Recovery,
+    ServerState, Settings, SliceId, Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState,
+    Written,
+    conditions.Comparison, conditions.OneOf, conditions.HasText, conditions.IsNull, conditions.Both, conditions.Either, conditions.Negation,
+    *(kind for home in (operations, warehouse_care, requests) for kind in vars(home).values() if _is_of(kind, home)),
 )  # fmt: skip
 
 
@@ -384,6 +398,7 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "time": lambda value: dt.time.fromisoformat(value["v"]).replace(fold=value["fold"]),
     "timedelta": lambda value: dt.timedelta(*value["v"]),
     "arrow": lambda value: unstream(pa.py_buffer(base64.b64decode(value["v"])))[1][0].column(0)[0],
+    "array": lambda value: conditions.unpacked(base64.b64decode(value["v"])),
     "numpy": _decode_numpy,
     "schema": _decode_schema,
     "TableSpec": _decode_spec,

@@ -10,15 +10,7 @@ import pyarrow as pa
 from tidewheel.duck.error_text import said_by_duckdb
 from tidewheel.duck.parser import parser
 from tidewheel.errors import QueryError
-
-_KEPT = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
-    "utinyint": pa.uint8(), "usmallint": pa.uint16(), "uinteger": pa.uint32(), "ubigint": pa.uint64(), "float": pa.float32(),
-    "double": pa.float64(), "varchar": pa.string(), "blob": pa.binary(), "date": pa.date32(), "time": pa.time64("us"),
-    "timestamp": pa.timestamp("us"), "timestamp_s": pa.timestamp("s"), "timestamp_ms": pa.timestamp("ms"),
-    "timestamp_ns": pa.timestamp("ns"), "timestamp with time zone": pa.timestamp("us", "UTC"),
-    "interval": pa.month_day_nano_interval(), "time_ns": pa.time64("ns"),
-}  # fmt: skip
+from tidewheel.model.type_names import SQL
 
 _INSTEAD = {
     "hugeint": "DECIMAL(38, 0)", "uhugeint": "DECIMAL(38, 0)", "bignum": "DECIMAL(38, 0)", "uuid": "VARCHAR", "enum": "VARCHAR",
@@ -41,8 +33,8 @@ def arrow_type(written: str) -> pa.DataType:
 
 def _arrow(type_: Any) -> pa.DataType:
     kind = type_.id
-    if kind in _KEPT:
-        return _KEPT[kind]
+    if kind in SQL:
+        return SQL[kind]
     match kind, dict(type_.children) if kind in ("decimal", "list", "array", "struct", "map") else {}:
         case "decimal", parts:
             return pa.decimal128(parts["precision"], parts["scale"])

@@ -72,7 +72,7 @@ def of_the_line_before(message: str) -> str:
 
 
 def as_written(message: str, shown: str, original: str) -> str:
-    """What is said of a statement that has blanks where something else stood, with the lines as they were written."""
+    """DuckDB's message with the lines that the user wrote: DuckDB was shown a statement in which some parts were blanked out."""
 
     def restored(found: re.Match[str]) -> str:
         line = int(found[1]) - 1

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidewheel.model.conditions import AT_LEAST, AT_MOST, EQUAL, LESS, MORE, UNEQUAL
+
 Node = dict[str, Any]
+
+COMPARISONS = {
+    "COMPARE_EQUAL": EQUAL, "COMPARE_NOTEQUAL": UNEQUAL, "COMPARE_LESSTHAN": LESS, "COMPARE_LESSTHANOREQUALTO": AT_MOST,
+    "COMPARE_GREATERTHAN": MORE, "COMPARE_GREATERTHANOREQUALTO": AT_LEAST,
+}  # fmt: skip
+"""What trees call them."""
 
 _PLACELESS = {"alias": "", "query_location": (1 << 64) - 1, "query_location_length": 0}
 
@@ -82,3 +90,8 @@ def string_of(node: dict[str, Any]) -> str | None:
         return None
     literal = node.get("literal") or {}
     return str(literal.get("text", "")) if literal.get("kind") == "STRING" else None
+
+
+def quoted(name: str) -> str:
+    """A name as it can always be written."""
+    return '"' + name.replace('"', '""') + '"'

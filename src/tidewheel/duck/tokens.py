@@ -139,8 +139,3 @@ def blanked(text: str, start: int, end: int) -> str:
 def is_plain(name: str) -> bool:
     """Whether a name is written without quotes, also where DuckDB writes it."""
     return name.isidentifier() and name.isascii() and [kind for _, kind in duckdb.tokenize(name)] == [duckdb.token_type.identifier]
-
-
-def quoted(name: str) -> str:
-    """A name as it can always be written."""
-    return '"' + name.replace('"', '""') + '"'

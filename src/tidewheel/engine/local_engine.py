@@ -23,11 +23,12 @@ from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.engine.local_table import LocalTable
+from tidewheel.engine.protocol import WarehouseOperation
 from tidewheel.env.clock import Clock
 from tidewheel.env.disk import Disk
-from tidewheel.env.local_files import LocalFiles, remove_with
-from tidewheel.env.progress import Progress
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.env.range_files import RangeFiles
+from tidewheel.env.store import Store, remove_with
 from tidewheel.errors import (
     ClosedError,
     ExistsError,
@@ -40,6 +41,7 @@ from tidewheel.errors import (
 )  # fmt: skip
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.records import TableContents, TableRecord
+from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.read.pinned import PinnedVersion, at_one_moment
 from tidewheel.settings import Settings
@@ -58,9 +60,15 @@ class LocalEngine:
     """The owner's side of a warehouse."""
 
     def __init__(
-        self, root: Path, settings: Settings, disk: Disk | None = None, open_catalog: OpenCatalog = open_sqlite, anew: bool = False
+        self,
+        root: Path,
+        settings: Settings,
+        disk: Disk | None = None,
+        open_catalog: OpenCatalog = open_sqlite,
+        anew: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        """`anew`: it was there before, so none is made."""
+        """`anew`: it was there before, so none is made. `progress`: told how many bytes of log are replayed, if an owner left some."""
         self.root = root
         self.settings = settings
         self.clock = Clock()
@@ -97,7 +105,7 @@ class LocalEngine:
                 self._make_folders([one.record.id for one in known])
             for one in known:
                 self._tables[one.record.spec.name] = LocalTable(self, one)
-            recovered = self._recover(known, logs, may_live(before))
+            recovered = self._recover(known, logs, may_live(before), progress)
             self.recovery = Recovery(self.clock.monotonic() - began, before, recovered, orphans)
             """What opening it had to mend."""
         except FencedError:
@@ -168,10 +176,19 @@ class LocalEngine:
             )
         return f"the warehouse {self.root} was closed; open it again"
 
-    def _recover(self, known: Sequence[TableContents], logs: dict[int, int], shared: bool) -> tuple[TableRecovery, ...]:
+    def _recover(
+        self, known: Sequence[TableContents], logs: dict[int, int], shared: bool, progress: Progress | None
+    ) -> tuple[TableRecovery, ...]:
         """Replay the logs of an owner that did not close: so many bytes, by table id. `shared`: it may live on."""
-        with Progress("recovering", sum(logs.values())) as progress:
-            done = [self._tables[one.record.spec.name].recover(one.coverage, one.record.id in logs, progress.step, shared) for one in known]
+        total, replayed = sum(logs.values()), 0
+
+        def step(size: int) -> None:
+            nonlocal replayed
+            replayed += size
+            if progress is not None:
+                progress(replayed, total)
+
+        done = [self._tables[one.record.spec.name].recover(one.coverage, one.record.id in logs, step, shared) for one in known]
         return tuple(one for one in done if one is not None)
 
     def _sweep(self, tables: Sequence[TableContents]) -> tuple[int, dict[int, int]]:
@@ -191,7 +208,7 @@ class LocalEngine:
         ids = {table.record.id for table in tables}
         orphans = [file for file in found if file not in known]
         self.tenure.look()
-        sweep_loads(self.files)
+        sweep_loads(self.files, self.clock)
         left: dict[int, int] = {}
         for file in logs:
             table_id = names.segment_of(file)[0]  # type: ignore[index]
@@ -214,6 +231,9 @@ class LocalEngine:
             self.files.make_folder(names.table_folder(table_id))
         for parent in (names.TABLES, "") if table_ids else ():
             self.files.sync_folder(parent)
+
+    def do(self, operation: WarehouseOperation[T], progress: Progress | None = None) -> T:
+        return operation.on(self, progress)
 
     def tables(self) -> list[str]:
         self.check_open()
@@ -368,7 +388,7 @@ class LocalEngine:
             self.catalog.close()
 
 
-def _remove_as_owner(lock: OwnerLock, files: LocalFiles, name: str) -> None:
+def _remove_as_owner(lock: OwnerLock, files: Store, name: str) -> None:
     """Of a chunk that left its table. In another folder that has the place by now, a file of this name may be needed."""
     if lock.is_in_place:
         files.remove(name)

@@ -1,49 +1,48 @@
-"""One table of a warehouse that this process owns: what `Table` delegates to."""
+"""One table of a warehouse that this process owns: its parts, put together, and what they say together. Operations find them here."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import pyarrow as pa
-
 from tidewheel.catalog.access import CatalogReader
 from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk.format import code_columns
+from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion
 from tidewheel.env.clock import Clock
-from tidewheel.env.deadline import holding
 from tidewheel.env.local_files import LocalFiles
-from tidewheel.errors import BadRowsError, FencedError, InputError
-from tidewheel.index.run import Run
-from tidewheel.index.tree import Tree
+from tidewheel.errors import FencedError
 from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.codes import integer_codes
-from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.delivery import Pin, ServerState, StreamState, TableState
+from tidewheel.model.description import TableDescription
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
-from tidewheel.model.records import Coverage, MaskRecord, PackageRecord, StreamBatchRecord, TableContents, TableRecord
+from tidewheel.model.records import Coverage, StreamBatchRecord, TableContents, TableRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.describe import describe
 from tidewheel.read.generation_counts import rows_by_generation
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.pinned import PinnedVersion, split
 from tidewheel.read.pins import Pins, chunks_of, fresh_of
-from tidewheel.read.planner import Planner, pair
+from tidewheel.read.planner import Planner
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
 from tidewheel.settings import Settings
-from tidewheel.write.accept import Accepted, Acceptor
+from tidewheel.write.accept import Acceptor
 from tidewheel.write.bulk_loads import Loads
 from tidewheel.write.commit import Committer
 from tidewheel.write.flush import Flusher
+from tidewheel.write.inserts import Inserts
 from tidewheel.write.log import Log
 from tidewheel.write.packages import Packages
 from tidewheel.write.publish import Publisher
 from tidewheel.write.recover import Step, TableRecovery, recover
-from tidewheel.write.rejects import rejects_batch, rejects_spec
+from tidewheel.write.rejects import rejects_spec
+from tidewheel.write.replace import Replacements
 from tidewheel.write.streams import Streams
 
 T = TypeVar("T")
@@ -84,11 +83,13 @@ class LocalTable:
         self.acceptor = Acceptor(record.spec, self.publisher.coders.first.refuse, engine.settings.max_batch_bytes)
         self.planner = Planner(record.spec, self.publisher.shape, engine.settings, _stored(record.spec))
         self.packages = Packages(self.publisher, engine.catalog, engine.commits)
-        self._replacing = threading.Lock()
+        turn = threading.Lock()  # of whatever seals all trees and then commits: a replacement, a load
         rejects = partial(_rejects_of, engine, record)
-        self.loads = Loads(self.publisher, engine.flusher, engine.files, self._replacing)
+        self.inserts = Inserts(self.publisher, self.acceptor, self.packages, rejects)
+        self.replacements = Replacements(self.publisher, self.acceptor, engine.flusher, turn)
+        self.loads = Loads(self.publisher, engine.flusher, engine.files, turn)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
-        self.pins = Pins()
+        self.pins = Pins(engine.clock)
 
     def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step, shared: bool) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""
@@ -101,14 +102,22 @@ class LocalTable:
         self.engine.commits.tidy(self.publisher)
         return done
 
+    # ---- what is asked of it ----------------------------------------------------------------------------
+
+    def do(self, operation: TableOperation[T]) -> T:
+        return operation.on(self)
+
+    def ask(self, question: TableQuestion) -> Result:
+        return question.on(self)
+
+    def give(self, delivery: TableDelivery[T], rows: Any) -> T:
+        return delivery.on(self, rows)
+
     # ---- writing ----------------------------------------------------------------------------------------
 
-    def insert(self, data: Any, package: str | None, on_bad: str) -> Ack:
-        return self._as_owner(lambda: self._insert_rows(data, on_bad) if package is None else self._insert_package(data, package, on_bad))
-
-    def _as_owner(self, work: Callable[[], T]) -> T:
-        """Do something that is to be acknowledged. What it did is done by the owner, or this raises FencedError, now and ever after."""
-        self._check_open()
+    def as_owner(self, work: Callable[[], T]) -> T:
+        """Do something that is to be acknowledged. What was done is done by the owner, or this raises FencedError, now and ever after."""
+        self.check_open()
         try:
             done = work()
         except FencedError as e:
@@ -116,133 +125,21 @@ class LocalTable:
         self.engine.tenure.confirm()
         return done
 
-    def _insert_rows(self, data: Any, on_bad: str) -> Ack:
-        accepted = self.acceptor.accept(data, on_bad)
-        if accepted.rejected:
-            self._keep_rejects(accepted, None)
-        return self._insert(accepted, None)
+    def confirm_ownership(self) -> None:
+        """Raises unless the table is open and this process owns it at this moment."""
+        self.check_open()
+        self.engine.tenure.confirm()
 
-    def _insert(self, accepted: Accepted, package: PackageRecord | None) -> Ack:
-        if not accepted.batches:
-            return Ack(0, len(accepted.rejected), self.publisher.version.generation)
-        rows = sum(b.num_rows for b in accepted.batches)
-        return Ack(rows, len(accepted.rejected), self.publisher.insert(accepted.batches, (package,) if package else ()))
-
-    def _insert_package(self, data: Any, name: str, on_bad: str) -> Ack:
-        """At most once under that name."""
-        if not isinstance(name, str) or not name:
-            raise InputError(f"a package is named by a text, such as its file name, not {name!r}")
-        with holding(self.packages.lock, f"other packages of table {self.spec.name!r} are being loaded; nothing was inserted"):
-            if self.packages.known(name):
-                return Ack(0, 0, self.publisher.version.generation, duplicate=True)
-            ack = self._load_package(data, name, on_bad)
-            self.packages.add([name])
-            return ack
-
-    def _load_package(self, data: Any, name: str, on_bad: str) -> Ack:
-        accepted = self.acceptor.accept(data, on_bad)
-        if accepted.rejected:
-            self._keep_rejects(accepted, name)
-        rows = sum(b.num_rows for b in accepted.batches)
-        package = PackageRecord(name, self.publisher.version.generation + 1, rows, len(accepted.rejected))
-        if rows:
-            try:
-                return self._insert(accepted, package)
-            except BaseException:  # the log could not be synced, or the wait for it was interrupted
-                self.packages.interrupted([name])
-                raise
-        self.packages.add_without_rows(package)
-        return Ack(0, len(accepted.rejected), self.publisher.version.generation)
-
-    def _keep_rejects(self, accepted: Accepted, package: str | None) -> None:
-        """Bad rows first: if what follows fails, the caller inserts again, and a reject twice is better than one lost."""
-        rejects = self.engine.rejects_of(self.record, create=True)
-        assert rejects is not None
-        rejects.publisher.insert([rejects_batch(accepted.rejected, self.engine.clock.now(), rejects.spec.schema, package)])
-        self.publisher.metrics.rejected += len(accepted.rejected)
-
-    def replace(self, data: Any, time: Any) -> Ack:
-        """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
-        return self._as_owner(lambda: self._replace(data, time))
-
-    def _replace(self, data: Any, time: Any) -> Ack:
-        if time is None:
-            raise InputError("replace needs the interval time=(first, last) whose rows are exchanged; (None, None) is all of them")
-        lo, hi = pair(time, "time")
-        first, last = self.spec.time.interval(lo, hi)
-        if first > last:
-            raise InputError(f"replace: the interval {lo!r} .. {hi!r} of table {self.spec.name!r} is empty")
-        accepted = self.acceptor.accept(data, "error")
-        self._check_inside(accepted, first, last)
-        publisher = self.publisher
-        placed = [p for batch in accepted.batches for p in publisher.place(batch)]
-        # 1. all rows of before are sealed, so each piece is wholly before or wholly after this generation
-        busy = f"another replace or load of table {self.spec.name!r} is being done; nothing was changed"
-        with holding(self._replacing, busy), publisher.reserve() as reserved:
-            generation = reserved.generation
-            # 2. the new rows, as a tree that nobody sees yet
-            runs: list[Run] = [run for _, _, run in placed]
-            server = placed[0][0] if placed else publisher.servers[0]
-            tree = Tree(server.number, True, server.template, publisher.shape, 0.0) if server.template else None
-            for run in runs:
-                run.publish(generation)
-                assert tree is not None
-                tree.append(run)
-            # 3. one transaction, one swap
-            mask = MaskRecord(first, last, generation - 1, "replace")
-            self.engine.flusher.replace(publisher, tree.view() if tree else None, mask, reserved)
-        return Ack(sum(run.rows for run in runs), 0, generation)
-
-    def _check_inside(self, accepted: Accepted, first: int, last: int) -> None:
-        at = 0
-        axis = self.spec.time
-        for batch in accepted.batches:
-            times = integer_codes(batch.column(self.spec.time.column))
-            outside = (times < first) | (times > last)
-            if outside.any():
-                row = int(outside.argmax())
-                raise BadRowsError(
-                    f"replace: row {at + row} of table {self.spec.name!r} has {axis.column} = {axis.show(int(times[row]))}, "
-                    f"outside the interval {axis.show(first)} .. {axis.show(last)}; nothing was changed",
-                    table=self.spec.name, column=axis.column, rows=(at + row,),
-                )  # fmt: skip
-            at += batch.num_rows
+    def check_open(self) -> None:
+        self.engine.check_open()
+        self.publisher.check_open()
 
     def flush(self) -> None:
         """Everything inserted before this call is in chunks and in the catalog when it returns, rejects included."""
         rejects = self.engine.rejects_of(self.record, create=False)
         if rejects is not None:
             rejects.flush()
-        self._as_owner(lambda: self.publisher.wait_flushed(self.publisher.seal()))
-
-    def _check_open(self) -> None:
-        self.engine.check_open()
-        self.publisher.check_open()
-
-    # ---- written by many --------------------------------------------------------------------------------
-
-    def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
-        return self._as_owner(lambda: self.streams.stage(slice_id, batches))
-
-    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
-        return self._as_owner(lambda: self.streams.commit(stream, run, batch, slices, written))
-
-    def abort_batch(self, stream: str, run: str, batch: int) -> None:
-        self.streams.abort(stream, run, batch)
-
-    def last_batch(self, stream: str) -> int | None:
-        return self._as_owner(lambda: self.streams.last(stream))
-
-    def begin_load(self) -> Load:
-        self._check_open()
-        self.engine.tenure.confirm()  # first: it makes a folder
-        return self._as_owner(self.loads.begin)
-
-    def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
-        return self._as_owner(lambda: self.loads.commit(job, written, overwrite))
-
-    def abort_load(self, job: str) -> None:
-        self.loads.abort(job)
+        self.as_owner(lambda: self.publisher.wait_flushed(self.publisher.seal()))
 
     # ---- read by many -----------------------------------------------------------------------------------
 
@@ -256,23 +153,12 @@ class LocalTable:
         )  # fmt: skip
 
     def fresh(self, pin: str, query: Query) -> Result:
-        self._check_open()
+        """The rows of a pinned version that are in no chunk."""
+        self.check_open()
         return LocalResult(self.planner, fresh_of(self.pins.get(pin), self.publisher.shape.width), query)
-
-    def touch(self, pin: str, part: int, parts: int) -> None:
-        self.pins.touch(pin, part, parts)
-
-    def unpin(self, pin: str) -> None:
-        self.pins.remove(pin)
-
-    def generation(self) -> int:
-        return self.publisher.version.settled
 
     def rows_by_generation(self, after: int, upto: int | None, most: int | None) -> list[tuple[int, int]]:
         return rows_by_generation(self.version(), after, upto, most)
-
-    def changes(self, after: int, upto: int, columns: Sequence[str] | None) -> Result:
-        return self.query(Query(columns=columns, after=after, upto=upto))
 
     # ---- reading ----------------------------------------------------------------------------------------
 
@@ -281,7 +167,7 @@ class LocalTable:
 
     def version(self) -> Version:
         """What a query of this moment would read."""
-        self._check_open()
+        self.check_open()
         return self.publisher.version
 
     def pinned(self) -> PinnedVersion:
@@ -292,7 +178,7 @@ class LocalTable:
         return PinnedVersion(self.planner, version)
 
     def rejects(self, ordered: bool = True) -> Result:
-        self._check_open()
+        self.check_open()
         rejects = self.engine.rejects_of(self.record, create=False)
         if rejects is None:
             record = TableRecord(0, rejects_spec(self.spec.name))
@@ -318,6 +204,9 @@ class LocalTable:
         """The rows that are seen of a version with masks: only what these touch is looked at."""
         whole, rest = split(version)
         return sum(chunk.record.rows for chunk in whole) + len(LocalResult(self.planner, rest, Query()))
+
+    def describe(self) -> TableDescription:
+        return describe(self.planner, self.version())
 
     def metrics(self) -> TableMetrics:
         return replace(self.publisher.metrics)

@@ -1,26 +1,84 @@
-"""What `Warehouse` and `Table` delegate to. The owner's engine and an attached one both hold it, and one suite of tests runs over both.
+"""The waist: how a warehouse and its tables are asked, wherever the owner is.
+
+`engine/operations.py` has what can be asked, one class each. An engine only carries operations: the owner's own carries them out, an
+attached one sends them to the owner and brings the answer back. So every process has the same operations, and one suite of tests runs
+over all engines.
 
 Every method may be called from any thread. All errors are `TidewheelError`s, the same ones on both sides of a wire. A method whose owner
-died raises `OwnerLostError`; the engine is then `lost`, and whoever holds it opens the warehouse again.
+died raises `OwnerLostError`; the engine is then `lost`, and its holder opens the warehouse again.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import pyarrow as pa
-
-from tidewheel.metrics import TableMetrics
-from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
 from tidewheel.model.query import Query
 from tidewheel.model.recovery import Recovery
-from tidewheel.model.report import BackupReport, CheckReport, Progress
+from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.result import Result
 from tidewheel.settings import Settings
+
+T = TypeVar("T")
+
+# ---- operations: frozen dataclasses of plain values, which is why all of them can cross a wire ----------------
+
+
+class TableOperation(Generic[T]):
+    """Asked of a table; answered by a value."""
+
+    __slots__ = ()
+
+    def on(self, table: Any) -> T:
+        """Carry it out, on the owner's `LocalTable`."""
+        raise NotImplementedError
+
+
+class TableQuestion:
+    """Asked of a table; answered by rows, which are read when the caller wants them."""
+
+    __slots__ = ()
+
+    def on(self, table: Any) -> Result:
+        """Plan the answer, on the owner's `LocalTable`."""
+        raise NotImplementedError
+
+    def about(self, spec: TableSpec) -> TableSpec:
+        """The table whose rows the answer has, when a table of this definition is asked."""
+        return spec
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for a reading of the answer, if the question says so."""
+        return None
+
+
+class TableDelivery(Generic[T]):
+    """Brings rows to a table; answered by a value."""
+
+    __slots__ = ()
+
+    streamed: ClassVar[bool] = False
+    """Rows come as a `RowStream` and are taken as they come; else as whatever `Table.insert` takes."""
+
+    def on(self, table: Any, rows: Any) -> T:
+        """Take the rows in, on the owner's `LocalTable`."""
+        raise NotImplementedError
+
+
+class WarehouseOperation(Generic[T]):
+    """Asked of a warehouse; answered by a value."""
+
+    __slots__ = ()
+
+    def on(self, engine: Any, progress: Progress | None) -> T:
+        """Carry it out, on the owner's `LocalEngine`. `progress` hears how far long work is."""
+        raise NotImplementedError
+
+
+# ---- engines: what carries them ------------------------------------------------------------------------------
 
 
 class PinnedTable(Protocol):
@@ -48,90 +106,11 @@ class TableEngine(Protocol):
         """Its owner is gone: get the table anew."""
         ...
 
-    # what users do
-    def insert(self, data: Any, package: str | None, on_bad: str) -> Ack: ...
-    def replace(self, data: Any, time: Any) -> Ack: ...
-    def query(self, query: Query) -> Result: ...
-    def rejects(self, ordered: bool = True) -> Result:
-        """The rows that did not fit, the oldest first; if not `ordered`, as they come: the first of them then costs no more than itself."""
-        ...
-
-    def flush(self) -> None: ...
-    def state(self) -> TableState: ...
-    def metrics(self) -> TableMetrics: ...
-    def server_states(self) -> list[ServerState]:
-        """Its indexing servers, by their numbers."""
-        ...
-
-    def stream_states(self) -> list[StreamState]:
-        """The streams that came to it, by their names."""
-        ...
-
+    def do(self, operation: TableOperation[T]) -> T: ...
+    def ask(self, question: TableQuestion) -> Result: ...
+    def give(self, delivery: TableDelivery[T], rows: Any) -> T: ...
     def pinned(self) -> PinnedTable:
         """The table as it is now."""
-        ...
-
-    # a stream of batches, each made of slices
-    def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Staged:
-        """Hand a slice to the owner. Bad rows do not stop it. The same slice again takes the place of the first."""
-        ...
-
-    def commit_batch(self, stream: str, run: str, batch: int, slices: Sequence[SliceId], written: Sequence[Written] = ()) -> Ack:
-        """Publish these slices as one batch, at most once per (stream, batch). Visible and durable when it returns.
-
-        `written` are slices that were large enough to be written as chunks, each for a load of its own that was begun here.
-
-        Batches of a stream come in order: one at or below its last is a `duplicate`, and its slices are dropped.
-        """
-        ...
-
-    def abort_batch(self, stream: str, run: str, batch: int) -> None:
-        """Drop what was staged for it. No error if there is nothing."""
-        ...
-
-    def last_batch(self, stream: str) -> int | None:
-        """The last batch of a stream that was committed."""
-        ...
-
-    # a bulk load
-    def begin_load(self) -> Load: ...
-    def commit_load(self, job: str, written: Sequence[Written], overwrite: bool) -> Ack:
-        """Make all these chunks part of the table in one transaction; with `overwrite`, all other rows leave it."""
-        ...
-
-    def abort_load(self, job: str) -> None:
-        """Remove what its tasks wrote. No error if there is nothing."""
-        ...
-
-    # one version, read by many
-    def pin(self, query: Query) -> Pin:
-        """Hold the version of this moment until `unpin`, or until nobody asked for it for a while."""
-        ...
-
-    def fresh(self, pin: str, query: Query) -> Result:
-        """The rows of a pinned version that are in no chunk."""
-        ...
-
-    def touch(self, pin: str, part: int, parts: int) -> None:
-        """Somebody still reads it. With `parts`: part number `part` of so many has been read; after the last, the pin is soon let go."""
-        ...
-
-    def unpin(self, pin: str) -> None: ...
-
-    # changes
-    def generation(self) -> int:
-        """The last generation that is complete: no more rows will come with it or one before."""
-        ...
-
-    def rows_by_generation(self, after: int, upto: int | None, most: int | None) -> list[tuple[int, int]]:
-        """(generation, rows that came after `after` and up to it) for each with rows, in rising order.
-
-        With `most` the list ends before that many rows are exceeded, but has one generation at least: none can be divided.
-        """
-        ...
-
-    def changes(self, after: int, upto: int, columns: Sequence[str] | None) -> Result:
-        """The rows that came with the generations after < g <= upto."""
         ...
 
 
@@ -156,17 +135,14 @@ class Engine(Protocol):
         """Whether it did, and does not any more: everything but `close` raises FencedError, for good."""
         ...
 
-    def tables(self) -> list[str]: ...
+    def do(self, operation: WarehouseOperation[T], progress: Progress | None = None) -> T: ...
     def table(self, name: str) -> TableEngine: ...
+    def create(self, spec: TableSpec, if_exists: str) -> TableEngine: ...
     def versions(self, names: Sequence[str]) -> Sequence[PinnedTable]:
-        """These tables, all as they were at one moment: whoever fills one and then another is never seen to have done it the other way."""
+        """These tables, all as they were at one moment: a writer that fills one and then another is never seen the other way round."""
         ...
 
-    def create(self, spec: TableSpec, if_exists: str) -> TableEngine: ...
-    def drop(self, name: str) -> None: ...
-    def check(self, repair: bool, progress: Progress | None) -> CheckReport: ...
-    def backup(self, folder: str | os.PathLike[str], verify: str, progress: Progress | None) -> BackupReport: ...
     def close(self) -> None: ...
     def forsake(self) -> None:
-        """In a forked child: it is the parent's, and nothing of it is used, or closed, here."""
+        """In a forked child: the engine is the parent's, and nothing of it is used, or closed, here."""
         ...

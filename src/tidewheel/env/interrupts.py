@@ -73,8 +73,8 @@ class Flag:
         self._set = True
         self._told.put(None)
 
-    def wait(self, seconds: float) -> bool:
-        """Whether it is set, after so long at most."""
+    def wait(self, seconds: float | None) -> bool:
+        """Whether it is set, after so long at most; None: when it is set."""
         if not self._set:
             with suppress(Empty):
                 self._told.get(timeout=seconds)

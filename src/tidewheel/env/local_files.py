@@ -1,4 +1,4 @@
-"""Files of a warehouse, by their name relative to the root. Written once, whole or not at all; or appended to, as a log is."""
+"""Files of a warehouse, by their name relative to the root: written once, whole or not at all. Those that grow are `env.appender`'s."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.env.appender import Appender
 from tidewheel.env.disk import Disk
 from tidewheel.env.handles import Handles
+from tidewheel.env.store import NoMappingError, Range
 from tidewheel.env.together import together
 from tidewheel.errors import CorruptionError, StorageError
 
 TEMPORARY = ".tmp"
-
-
-class NoMappingError(StorageError):
-    """The system has no mappings left for this process. The file can still be read."""
 
 
 def why(e: OSError) -> str:
@@ -162,7 +161,7 @@ class LocalFiles:
             descriptor = self.disk.create(path)
         except OSError as e:
             raise self._cannot_write(name, e) from e
-        appender = Appender(self, name, descriptor, durable)
+        appender = Appender(self.disk, self.handles, path, descriptor, durable, partial(self._cannot_write, name))
         try:
             appender.write([head], len(head), 0)
         except BaseException:
@@ -255,7 +254,7 @@ class LocalFiles:
                 ) from e
             raise StorageError(f"cannot read {shown}: {self._why(e)}") from e
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+    def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]:
         """The bytes at each (offset, size) of a file, without mapping it."""
         path = self.path(name)
         try:
@@ -346,99 +345,3 @@ class LocalFiles:
         """Where this fails, the next open of the warehouse sweeps the file."""
         with suppress(OSError):
             self.disk.unlink(path)
-
-
-class Appender:
-    """A file that grows by whole records. One thread at a time writes; another may sync meanwhile."""
-
-    def __init__(self, files: LocalFiles, name: str, descriptor: int, durable: bool) -> None:
-        self.name = name
-        self.torn = False
-        """A record could be neither written whole nor taken back: nothing may be appended any more."""
-        self.is_ours = True
-        """Whether what was written can be found by the next owner: after the last write the file had a name, and none had read it."""
-        self.gone = False
-        """The file was closed for a while, and was not there or another one when it was needed again."""
-        self._files = files
-        self._durable = durable
-        self._handle = files.handles.add(files.path(name), descriptor)
-        self._end = 0
-        self._writes = 0
-
-    def write(self, parts: Sequence[Any], size: int, at: int) -> None:
-        """Append one record, whose parts have `size` bytes in all, behind the first `at` bytes.
-
-        The caller counts the bytes, so that an interrupt at any moment leaves one truth: what it did not count is cut off
-        by the next write. When this raises, the file has `at` bytes as before, or is `torn`.
-        """
-        opened = False
-        try:
-            with self._files.handles.use(self._handle) as descriptor:
-                opened = True
-                self._to_sync()
-                try:
-                    self._write(descriptor, parts, size, at)
-                finally:
-                    self._to_sync()  # once more: a sync may have ended meanwhile, and not have seen all of it
-                self.is_ours = self._files.disk.is_ours(descriptor)
-        except OSError as e:
-            self.gone = not opened and e.errno not in (errno.EMFILE, errno.ENFILE)
-            raise self._files._cannot_write(self.name, e) from e
-
-    def _to_sync(self) -> None:
-        self._handle.dirty = self._durable
-        self._writes += 1
-
-    def _write(self, descriptor: int, parts: Sequence[Any], size: int, at: int) -> None:
-        disk = self._files.disk
-        try:
-            if self._end != at:
-                disk.truncate(descriptor, at)
-            self._end = -1
-            done = disk.append(descriptor, parts)
-            while done < size:
-                more = disk.append(descriptor, _after(parts, done))
-                if more <= 0:
-                    raise OSError("the system takes no more bytes")
-                done += more
-        except OSError:
-            try:
-                disk.truncate(descriptor, at)
-                self._end = at
-            except OSError:
-                self.torn = True
-            raise
-        self._end = at + size
-
-    def sync(self) -> None:
-        """Returns when all that was written before is on the disk; raises OSError."""
-        before = self._writes
-        with self._files.handles.use(self._handle) as descriptor:
-            self._files.disk.sync(descriptor)
-            self._handle.dirty = self._handle.dirty and self._writes != before
-
-    def close(self) -> None:
-        self._files.handles.close(self._handle)
-
-
-def remove_with(holder: object, remove: Callable[[str], None], name: str) -> None:
-    """Remove a file when nothing holds this object any more. A forked child has a copy of it, and removes nothing of its parent's."""
-    weakref.finalize(holder, _remove, os.getpid(), remove, name)
-
-
-def _remove(process: int, remove: Callable[[str], None], name: str) -> None:
-    if os.getpid() == process:
-        remove(name)
-
-
-def _after(parts: Sequence[Any], done: int) -> list[memoryview]:
-    """What is left of some parts when so many bytes are done."""
-    rest = []
-    for part in parts:
-        view = memoryview(part).cast("B")
-        if done >= len(view):
-            done -= len(view)
-            continue
-        rest.append(view[done:])
-        done = 0
-    return rest

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tidewheel.env.store import Range
 from tidewheel.errors import CorruptionError, StorageError
 
 GAP = 64 << 10
@@ -18,9 +19,6 @@ GAP = 64 << 10
 a slow link, and less than a block, so unrelated blocks stay apart."""
 
 THREADS = 8
-
-Range = tuple[int, int]
-"""(offset, size)"""
 
 
 def coalesce(ranges: Sequence[Range], gap: int) -> list[tuple[int, int, list[int]]]:
@@ -42,8 +40,6 @@ class RangeFiles:
 
     Opening a file in an object store is a request of its own (its size is looked up), which is not counted here.
     """
-
-    local = False
 
     def __init__(self, filesystem: Any, root: str, gap: int = GAP, threads: int = THREADS) -> None:
         from pyarrow import fs
@@ -71,9 +67,6 @@ class RangeFiles:
         if info.type == fs.FileType.NotFound:
             raise CorruptionError(f"{self.path(name)} is missing: restore the file from a backup")
         return int(info.size)
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        return bytes(self.read_ranges(name, [(offset, size)])[0])
 
     def read_ranges(self, name: str, ranges: Sequence[Range]) -> list[memoryview]:
         """The bytes of each range. They are views into what was read; keep copies, not views, or neighbours stay in memory."""

@@ -6,6 +6,8 @@ counts the runs it knows, and what is appended later lies behind that count.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -79,6 +81,14 @@ class Tree:
         """How many runs of each level may still be merged."""
         self._counted = 0
         """So many runs are in the counts above."""
+
+    @classmethod
+    def of(cls, server: int, late: bool, template: Template, shape: Shape, runs: Iterable[Run]) -> Tree:
+        """A tree that takes no more rows: of published runs that no indexing server holds."""
+        tree = cls(server, late, template, shape, 0.0)
+        for run in runs:
+            tree.append(run)
+        return tree
 
     def append(self, run: Run) -> None:
         """Take a published run in. May be called again for the same run, if the first call was interrupted."""

@@ -19,7 +19,7 @@ from tidewheel.index.regions import WORTH, RegionIndex
 from tidewheel.index.text_regions import TextRegions
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
-from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Row
+from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Loaded, Probe, Row
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
 REVERSIBLE = ("replace", "overwrite")
@@ -29,14 +29,79 @@ SETTLED = "settled"
 """The reason of masks whose interval cannot be read as it was before them any more."""
 
 
+class ChunkLeaves(Protocol):
+    """The leaves of a chunk, as far as the read path asks."""
+
+    @property
+    def starts(self) -> npt.NDArray[np.uint32]:
+        """The first row of each leaf, and the number of rows."""
+        ...
+
+
+class MappedChunk(Holder, Protocol):
+    """One mapping of a chunk: the addresses in `row` are good for as long as somebody holds it."""
+
+    used: bool
+    """Since the chunk was last asked to let go of it."""
+
+    @property
+    def row(self) -> Row: ...
+    @property
+    def number(self) -> int:
+        """In OPEN of every row with addresses of this mapping."""
+        ...
+
+
+class FarChunk(Holder, Protocol):
+    """A chunk of which only what a query touches comes into memory: its leaves are chosen by `probe` and brought by `load`."""
+
+    @property
+    def record(self) -> ChunkRecord: ...
+    def probe(self, asked: Row, klo: Codes, khi: Codes, mode: int, lost: npt.NDArray[Any] | None = None) -> Probe: ...
+    def with_generations(self, probe: Probe, positions: Codes, lengths: Codes) -> Probe: ...
+    def reach(self, positions: Codes, lengths: Codes) -> tuple[Codes, Codes]: ...
+    def load(self, asked: Row, positions: Codes, lengths: Codes, columns: Sequence[int]) -> Loaded: ...
+    def verify(self, column: int, block: int) -> None: ...
+
+
 class ChunkLike(Holder, Protocol):
-    """What a version needs of a chunk; `row` describes it, with addresses only once it was opened."""
+    """What versions and queries ask of a chunk, wherever it is stored; `row` describes it, with addresses only while it is mapped."""
 
     record: ChunkRecord
     coder: KeyCoder
 
     @property
     def row(self) -> Row: ...
+    @property
+    def region(self) -> Row:
+        """The descriptor without addresses."""
+        ...
+
+    @property
+    def can_be_mapped(self) -> bool:
+        """Whether its rows can be scanned where they lie. Even then there may be no room for a mapping."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """Chunks that the process may have mapped."""
+        ...
+
+    @property
+    def mapped(self) -> MappedChunk | None:
+        """The mapping, while there is one."""
+        ...
+
+    def enter(self, shared: Row | None = None, displace: bool = True) -> MappedChunk | None:
+        """The mapping, made if need be; None: `far` reads the chunk."""
+        ...
+
+    def far(self) -> FarChunk:
+        """The same chunk, read by range."""
+        ...
+
+    @property
+    def leaves(self) -> ChunkLeaves: ...
     def open(self) -> Row: ...
     def codes(self) -> Codes: ...
     def times(self) -> Codes: ...

@@ -39,7 +39,7 @@ Decoder = Callable[[Iterator[pa.RecordBatch]], Iterator[Delivery]]
 
 
 def decoder(rules: str, spec: TableSpec) -> Decoder:
-    """What turns the batches of a task into deliveries."""
+    """The decoder of a task: its batches in, deliveries out."""
     found = rules_from_json(rules)
     maker = RowMaker(spec, found)
     if found.kind == FILES:

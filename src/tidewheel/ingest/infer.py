@@ -19,7 +19,7 @@ _UTC = "UTC"
 
 
 MOST = 0.9
-"""Of the values of a column, so many agree on its type; the others are then bad values, which streams have, and not the rule."""
+"""The share of a column's values that decides its type; the remaining values may be of other types, since streams have bad values."""
 
 
 def type_of(values: Sequence[Any]) -> pa.DataType:

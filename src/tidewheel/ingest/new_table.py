@@ -1,22 +1,23 @@
-"""The definition of a table that is made for a stream: its columns from a sample, its time and key from the user."""
+"""The definition of a new table: columns from a sample, from flags or from a record descriptor; time and key as chosen, or as is plain.
+
+Pure: nothing is made here. `define` serves streams, whose records may carry columns of their source; the others serve `tidewheel create`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
-from tidewheel.ingest.infer import DAY, MOMENT, epoch_unit, moment_type
-from tidewheel.ingest.rules import EPOCHS
+from tidewheel.ingest.descriptor import Descriptor
+from tidewheel.ingest.infer import epoch_unit
 from tidewheel.ingest.sample import Sample
-from tidewheel.ingest.time_format import TimeFormat
-from tidewheel.model.schema import Epoch, KeyRule, TableSpec, make_spec, nearest
-
-_SAY_FORMAT = "say how it is written with a time format: epoch-s, epoch-ms, epoch-us, epoch-ns, or a pattern such as '%d/%m/%Y %H:%M:%S'"
+from tidewheel.ingest.time_column import numbers_of, time_type
+from tidewheel.model.definition import key_of, key_text, table_of, time_name, time_of
+from tidewheel.model.schema import Epoch, KeyRule, TableSpec, make_spec, nearest, zorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,17 @@ class NewTable:
     spec: TableSpec
     time_format: str
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The words about a table beside its columns."""
+
+    name: str
+    time: str | None = None
+    key: str | None = None
+    partition: str | None = None
+    time_format: str = ""
 
 
 def define(
@@ -44,62 +56,106 @@ def define(
     if time is None or key is None:
         missing = " and ".join(what for what, given in (("time", time), ("key", key)) if given is None)
         raise SchemaError(f"there is no table {name!r} yet; to create it, say its {missing} (--time ts --key plate). {seen}")
-    column = time.column if isinstance(time, Epoch) else time
+    column = time_name(time)
     if column not in columns:
         raise SchemaError(f"there is no time column {column!r}.{nearest(column, list(columns))} {seen}")
     notes: list[str] = []
     if not isinstance(time, Epoch) and column not in meta:
-        type_, time_format = _time_type(column, columns[column].type, sample.values.get(column, []), time_format, notes)
+        type_, time_format = time_type(column, columns[column].type, sample.values.get(column, []), time_format, notes)
         columns[column] = pa.field(column, type_)
     return NewTable(make_spec(name, pa.schema(list(columns.values())), time=time, key=key, partition=partition), time_format, tuple(notes))
 
 
-def _time_type(column: str, type_: pa.DataType, values: Sequence[Any], format_: str, notes: list[str]) -> tuple[pa.DataType, str]:
-    """(the column's type, the format its values have)."""
-    t = pa.types
-    if t.is_timestamp(type_) or t.is_date(type_):
-        return type_, format_
-    given = [v for v in values if v is not None]
-    numbers = numbers_of(type_, given)
-    if format_:
-        if 2 * sum(_has(format_, v) for v in given) < len(given) or not given:
-            bad = next((v for v in given if not _has(format_, v)), None)
-            raise SchemaError(f"time column {column!r}: {bad!r} does not have the time format {format_}; {_SAY_FORMAT}")
-        return pa.timestamp(EPOCHS.get(format_, "us") if not any(isinstance(v, float) for v in given) else "us", "UTC"), format_
-    if numbers and len(numbers) == len(given):
-        unit = epoch_unit(numbers)
-        if not unit:
-            raise SchemaError(f"time column {column!r} holds numbers such as {numbers[0]!r}, whose unit cannot be told; {_SAY_FORMAT}")
-        notes.append(f"{column} holds numbers such as {numbers[0]!r}: read as epoch-{unit}")
-        fractions = any(isinstance(v, float) for v in numbers)
-        said = fractions or any(
-            isinstance(v, str) for v in given
-        )  # whole numbers of the column's unit are times as they are, texts are not
-        return pa.timestamp("us" if fractions else unit, "UTC"), f"epoch-{unit}" if said else ""
-    texts = [v for v in given if isinstance(v, str)]
-    good = [v for v in texts if MOMENT.fullmatch(v.strip()) or DAY.fullmatch(v.strip())]
-    if 2 * len(good) >= len(given) and good:
-        return moment_type(good), ""
-    bad = next((v for v in given if v not in good), None)
-    raise SchemaError(f"time column {column!r}: {bad!r} is not an ISO time; {_SAY_FORMAT}")
+def from_sample(wishes: Wishes, sample: Sample, types: Mapping[str, pa.DataType]) -> NewTable:
+    """A table for records like these; `types` are those of some columns, where another one is wanted than was found."""
+    for column in types:
+        if column not in sample.schema.names:
+            raise SchemaError(_missing(column, sample.schema.names, sample.source))
+    schema = pa.schema([f.with_type(types.get(f.name, f.type)) for f in sample.schema])
+    wishes, notes = _chosen(wishes, schema, sample.values, sample.source)
+    assert wishes.time is not None and wishes.key is not None
+    time = time_of(wishes.time)
+    if time_name(time) not in schema.names:
+        raise SchemaError(_missing(time_name(time), schema.names, sample.source))
+    new = define(
+        wishes.name, replace(sample, schema=schema), {}, time=time, key=key_of(wishes.key),
+        partition=wishes.partition, time_format=wishes.time_format,
+    )  # fmt: skip
+    return replace(new, notes=(*notes, *new.notes))
 
 
-def numbers_of(type_: pa.DataType, values: Sequence[Any]) -> list[int | float]:
-    """Those of a column's values that are numbers; in CSV numbers are texts."""
-    whole, number = pa.types.is_integer(type_), pa.types.is_floating(type_)
-    found: list[int | float] = []
-    for value in values:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found.append(value)
-        elif isinstance(value, str) and (whole or number):
-            with suppress(ValueError):
-                found.append(int(value) if whole else float(value))
-    return found
+def from_columns(wishes: Wishes, columns: Sequence[tuple[str, pa.DataType]]) -> NewTable:
+    """A table of these columns."""
+    schema = pa.schema(columns)
+    wishes, notes = _chosen(wishes, schema, {}, "")
+    return NewTable(_spec(wishes, schema), "", notes)
 
 
-def _has(format_: str, value: Any) -> bool:
-    try:
-        TimeFormat(format_, "us").value(value)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
+def from_descriptor(wishes: Wishes, descriptor: Descriptor, types: Mapping[str, pa.DataType], file: str) -> NewTable:
+    """A table as a descriptor describes it: the time is the one dimension that is a time, the key is made of the others.
+
+    Where two or more of the others have bounds, the key is the z-order of these; else it is the first. What the command line says wins.
+    """
+    schema = pa.schema([(name, types.get(name, type_)) for name, type_ in descriptor.fields])
+    for column in types:
+        if column not in schema.names:
+            raise SchemaError(_missing(column, schema.names, file))
+    notes: list[str] = []
+    moments = [one.name for one in descriptor.dimensions if one.name in descriptor.moments] or list(descriptor.moments)
+    if wishes.time is None and len(moments) == 1:
+        wishes = replace(wishes, time=moments[0])
+    time = time_name(time_of(wishes.time)) if wishes.time is not None else ""
+    others = [one for one in descriptor.dimensions if one.name != time]
+    if wishes.key is None and others and wishes.time is not None:
+        bounded = [one for one in others if one.lo is not None]
+        if len(bounded) > 1:
+            ends = [one.lo for one in bounded] + [one.hi for one in bounded]
+            key = key_text(zorder(*(one.name for one in bounded), bounds=tuple(end for end in ends if end is not None)))
+            left = [one.name for one in others if one.lo is None]
+        else:
+            key, left = others[0].name, [one.name for one in others[1:]]
+        wishes = replace(wishes, key=key)
+        if left:
+            notes.append(f"filtered, not indexed: {', '.join(left)}. With bounds they would share the key: --key 'zorder(…)'")
+    wishes, more = _chosen(wishes, schema, {}, file)
+    return NewTable(_spec(wishes, schema), "", (*notes, *more))
+
+
+def _spec(wishes: Wishes, schema: pa.Schema) -> TableSpec:
+    assert wishes.time is not None and wishes.key is not None
+    time = time_of(wishes.time)
+    if isinstance(time, str) and time in schema.names and pa.types.is_integer(schema.field(time).type):
+        raise SchemaError(f"time column {time!r} of table {wishes.name!r} has whole numbers: say their unit too, as in --time '{time} ms'")
+    return table_of(wishes.name, schema, time=wishes.time, key=wishes.key, partition=wishes.partition)
+
+
+def _chosen(wishes: Wishes, schema: pa.Schema, values: Mapping[str, Sequence[Any]], source: str) -> tuple[Wishes, tuple[str, ...]]:
+    """The wishes with a time and a key. SchemaError says what could be, where it is not plain."""
+    notes: list[str] = []
+    time = wishes.time
+    problems = []
+    moments = [f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
+    if time is None and len(moments) == 1:
+        time = moments[0]
+        notes.append(f"{time} is the time: no other column has times")
+    if time is None:
+        could = moments or [f.name for f in schema if epoch_unit(numbers_of(f.type, values.get(f.name, ())))]
+        if could:
+            problems.append(f"which column is the time? It could be {_either(could)}: say --time {could[0]}")
+        else:
+            problems.append("which column is the time? None has times; for whole numbers say the unit too: --time 'seen ms'")
+    if wishes.key is None:
+        could = [name for name in schema.names if name != time]
+        problems.append(f"which column is the key, by which rows are looked up? Say --key {could[0] if could else 'plate'}")
+    if problems:
+        of = f" of {source}" if source else ""
+        raise SchemaError(f"table {wishes.name!r}: {'; '.join(problems)}. Columns{of}: {', '.join(schema.names)}")
+    return replace(wishes, time=time), tuple(notes)
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _missing(column: str, names: Sequence[str], source: str) -> str:
+    return f"{source} has no column {column!r}.{nearest(column, list(names), 0.5)} Its columns: {', '.join(names)}"

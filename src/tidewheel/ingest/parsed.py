@@ -1,4 +1,4 @@
-"""What parsing makes of records: rows whose types are still those of the source, and records that are no rows."""
+"""Results of parsing records: rows whose types are still those of the source, and records that are no rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(slots=True)
 class Parsed:
-    """What became of some records: together, all of them."""
+    """The fate of some records: rows and failures together are all of them."""
 
     parts: list[Part] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Payload(Protocol):
 
 
 def texts(values: pa.Array) -> tuple[pa.Array, Numbers, list[tuple[int, str]]]:
-    """Those of the values that are text, which ones they are, and the failures: neither JSON nor CSV may be anything but UTF-8."""
+    """The values that are text, their positions, and the failures: neither JSON nor CSV may be anything but UTF-8."""
     try:
         text = values.cast(pa.large_string())
         return text, np.arange(len(values)), []

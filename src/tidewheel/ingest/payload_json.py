@@ -34,7 +34,7 @@ class JsonPayload:
         self._text = {f.name for f in wanted if is_text(f.type)}
         shapes = [_shape(wanted, times_as_numbers) for times_as_numbers in (False, True)]
         self._shapes = [] if None in shapes else [_Shape(s) for s in shapes[: 1 if shapes[0] == shapes[1] else 2]]
-        """What the records may look like to Arrow, what was right last first."""
+        """Schemas that the records may have for Arrow; the last that was right comes first."""
         self._odd = not self._shapes
         """Whether most records are nothing for Arrow."""
 
@@ -186,7 +186,7 @@ def _all_objects(text: pa.Array) -> bool:
 
 
 def _shape(wanted: pa.Schema, times_as_numbers: bool) -> pa.Schema | None:
-    """What Arrow's parser is told to expect; None if it knows no such type."""
+    """The type that Arrow's parser is told to expect; None where it knows no such type."""
     fields = []
     for f in wanted:
         type_ = _expected(f.type, times_as_numbers)

@@ -30,7 +30,7 @@ Bad = tuple[int, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is known of records besides their rows."""
+    """Facts about records beside their rows."""
 
     origin: Callable[[int], str]
     raw: Callable[[int], str]
@@ -138,7 +138,7 @@ def payload_text(data: bytes) -> str:
 
 
 def _reason(error: BadRowsError) -> str:
-    """What a message says, without the name of the table it is kept with."""
+    """The message of an error without the name of the table, beside which it is kept."""
     return str(error).partition(": ")[2] or str(error)
 
 

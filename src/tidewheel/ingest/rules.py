@@ -1,4 +1,4 @@
-"""How the records of a source become rows of a table: plain values that travel to the tasks as JSON text."""
+"""Rules by which the records of a source become rows of a table: plain values that travel to the tasks as JSON text."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Rules:
     time_format: str = ""
     """epoch-s, epoch-ms, epoch-us, epoch-ns, or a pattern such as %d/%m/%Y %H:%M:%S. Empty: ISO text, or numbers in the column's unit."""
     extra: str = "ignore"
-    """What to do with a record that has fields the table has no column for."""
+    """The treatment of a record that has fields without a column in the table."""
     columns: tuple[str, ...] = ()
     """The names of the fields of CSV records. Empty: a file's first line, or for messages the table's columns in their order."""
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
     """CSV fields that mean: no value."""
     avro_schema: str = ""
-    """Of messages that do not bring it."""
+    """The schema of Avro messages that do not bring their own."""
 
     def __post_init__(self) -> None:
         choice("payload", self.payload, ("", *PAYLOADS, "parquet"))

@@ -14,7 +14,7 @@ Numbers = npt.NDArray[np.int64]
 Lines = tuple[Numbers, pa.Array]
 """The numbers of some lines, from 1, and the lines as large_binary, without their newlines."""
 Line = tuple[int, bytes, bool]
-"""Its number, its text, and whether it has an odd number of quotes."""
+"""A line: its number, its text, and whether it has an odd number of quotes."""
 
 BLOCK = 4 << 20
 MOST_LINES = 200

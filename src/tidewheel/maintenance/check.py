@@ -22,6 +22,7 @@ from tidewheel.catalog.unchanged import unchanged
 from tidewheel.chunk import names
 from tidewheel.engine.local_table import LocalTable
 from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.errors import ClosedError, NotFoundError, StorageError
 from tidewheel.index.version import Version
 from tidewheel.maintenance.leaves import compare
@@ -248,7 +249,7 @@ def _held(files: LocalFiles, table: TableRecord, live: LocalTable | None) -> Ite
         log.close()
 
 
-def _our_files(files: LocalFiles) -> set[str]:
+def _our_files(files: Store) -> set[str]:
     chunks = {file for file in files.list(names.TABLES) if names.is_chunk(file)}
     return chunks | {file for file in files.list(names.LOGS) if names.segment_of(file) is not None}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
@@ -67,6 +71,13 @@ class SliceId:
     attempt: int
     package: str = ""
     """If its rows are a package of their own: they are left out of the batch if it was loaded before."""
+
+
+class RowStream(NamedTuple):
+    """Rows of one schema, as they come: no more than a batch of them need be in memory."""
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)

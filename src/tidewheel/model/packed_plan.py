@@ -30,7 +30,7 @@ class PackedPlan:
     """Piece and rows of every segment, as int64."""
 
     def plan(self, stats: Stats) -> Plan:
-        """What it stands for."""
+        """The plan that was packed, with statistics of the caller's."""
         names = self.names.splitlines()
         count = len(names)
         found = np.frombuffer(self.segments, np.int64).reshape(-1, 2)

@@ -10,7 +10,8 @@ Positions are counted in leaf order. Without a permutation (chunks, small runs) 
 from __future__ import annotations
 
 import ctypes
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +59,26 @@ class Holder(Protocol):
 
     @property
     def batch(self) -> pa.RecordBatch: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A descriptor that can be scanned. Keys and times are there only for the leaves that the query cuts."""
+
+    row: Row
+    keep: tuple[Any, ...]
+    """Hold on to this while the row is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Some leaves of a chunk, in memory, as a piece that can be materialised."""
+
+    row: Row
+    batch: pa.RecordBatch
+    """The table's columns; those that were not asked for are of type null."""
+    positions: Row
+    """Where the segments lie in it."""
 
 
 def column_kind(type_: pa.DataType) -> tuple[int, int]:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.errors import QueryError
+from tidewheel.model.conditions import Condition
+
 Bounds = tuple[Any, Any]
 Predicate = str | Callable[[Any], Any]
 
@@ -31,6 +34,8 @@ class Query:
     """Only rows that came with a later generation."""
     upto: int | None = None
     """The table as it was at this generation: without rows that came later, with rows that were replaced later."""
+    condition: Condition | None = None
+    """Rows must satisfy it, besides all else. It decides; whoever makes it also gives the bounds of key and time that follow from it."""
 
 
 @dataclass(slots=True)
@@ -79,3 +84,14 @@ class Plan:
     time: tuple[int, int]
     subqueries: tuple[Subquery, ...] = field(default=())
     stats: Stats = field(default_factory=Stats)
+
+
+def pair(bounds: Any, role: str) -> tuple[Any, Any]:
+    """(lo, hi) of an interval; a single value is an interval of one."""
+    if bounds is None:
+        return None, None
+    if isinstance(bounds, (tuple, list)):
+        if len(bounds) != 2:
+            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
+        return bounds[0], bounds[1]
+    return bounds, bounds

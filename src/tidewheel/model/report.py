@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from tidewheel.model.figures import counted, size
+
 Progress = Callable[[int, int], None]
 """Told how many bytes are done, and of how many."""
 
@@ -120,10 +122,5 @@ class RestoreReport:
         return f"{self.root}: {content} restored in {self.seconds:.1f} s, as they were backed up {self.made}"
 
 
-def _content(tables: int, files: int, rows: int, size: int) -> str:
-    return f"{counted(tables, 'table')}, {counted(rows, 'row')}, {counted(files, 'file')} of {size / 1e6:,.1f} MB"
-
-
-def counted(n: int, word: str) -> str:
-    """'1 chunk', '1,200 chunks'."""
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+def _content(tables: int, files: int, rows: int, bytes_: int) -> str:
+    return f"{counted(tables, 'table')}, {counted(rows, 'row')}, {counted(files, 'file')} of {size(bytes_)}"

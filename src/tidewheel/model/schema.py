@@ -212,14 +212,14 @@ def as_schema(schema: Any) -> pa.Schema:
     raise SchemaError(f"a schema is a pyarrow.Schema or anything with __arrow_c_schema__, not {type(schema).__name__}")
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str], alike_from: float = 0.6) -> str:
     """' Did you mean …?' when something near is known, else the empty string: also for what is known itself, which is not what is wrong."""
     if name in known:
         return ""
     alike = [one for one in known if one.lower() == name.lower()]
     if len(alike) == 1:
         return f" Did you mean {alike[0]!r}? Upper and lower case count."
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=alike_from)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

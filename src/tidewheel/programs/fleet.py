@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 
 START = 1_201_910_400_000_000  # 2008-02-02 00:00 UTC, in microseconds
 LATE = (120_000_000, 3_600_000_000)
-"""How much older than the start of the stream late reports are, in microseconds: at least, at most."""
+"""The age of late reports at the start of the stream, in microseconds: at least, at most."""
 
 _STANDS = 12  # taxi ranks; a parked taxi repeats one place exactly, which makes its key hot
 _TO_PARK, _TO_LEAVE = 0.01, 0.03  # per report: about a quarter of the fleet is parked
@@ -133,7 +133,7 @@ class Fleet:
         return columns
 
     def _turns(self, rows: int) -> Column:
-        """Who reports next. Within a round every taxi reports once, in a new order."""
+        """The taxis in the order of their reports. Within a round every taxi reports once, in a new order."""
         parts = []
         while rows > 0:
             if not self._order.size:
@@ -196,4 +196,4 @@ def _put(line: str, name: str, value: str) -> str:
 
 
 _HARMS = (_cut, _word, _nowhere, _never)
-"""What goes wrong on the air and in meters: a message ends early, a number is a word, there is no position, the clock is off."""
+"""Faults on the air and in meters: a message ends early, a number is a word, there is no position, the clock is off."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidewheel.duck.evaluator import ROWS
 from tidewheel.duck.expressions import Expression, at_one_moment, referenced
-from tidewheel.duck.tokens import quoted
+from tidewheel.duck.nodes import quoted
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
 from tidewheel.read.limits import NEVER, Watch

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.chunk.reader import Chunk
-from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.errors import CorruptionError
-from tidewheel.index.version import Version
+from tidewheel.index.version import ChunkLike, Version
 from tidewheel.model.pieces import BLOCK_ROWS, INDEX, SOURCE
 from tidewheel.model.query import Stats
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, check_blocks
-from tidewheel.read.scan import Found, Matrix, far_of
+from tidewheel.read.scan import Found, Matrix
 
 Marks = npt.NDArray[np.bool_]
 
@@ -139,7 +136,7 @@ def _check_remote(found: Found, columns: Columns, watch: Watch, damage: Damage) 
     """The same for chunks that are not mapped: their blocks are fetched to be checked, and once more to be read."""
     for piece in range(found.near, len(found.pieces)):
         number = int(found.pieces[piece, INDEX])
-        chunk = far_of(found.holder(piece))
+        chunk = found.far(piece)
         mine = found.segments[found.segments[:, 0] == piece]
         spans = zip((mine[:, 1] // BLOCK_ROWS).tolist(), ((mine[:, 1] + mine[:, 2] - 1) // BLOCK_ROWS).tolist(), strict=True)
         for block in sorted({b for first, last in spans for b in range(first, last + 1)}):
@@ -151,8 +148,6 @@ def _check_remote(found: Found, columns: Columns, watch: Watch, damage: Damage) 
                     damage.note(number, e)
 
 
-def _starts(chunk: Any) -> npt.NDArray[np.int64]:
+def _starts(chunk: ChunkLike) -> npt.NDArray[np.int64]:
     """The first row of each leaf, and the number of rows."""
-    assert isinstance(chunk, (Chunk, RemoteChunk))
-    leaves = chunk.frame().leaves if isinstance(chunk, RemoteChunk) else chunk.leaves
-    return leaves.starts.astype(np.int64)
+    return chunk.leaves.starts.astype(np.int64)

@@ -187,6 +187,32 @@ def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
     return b, n
 
 
+@nb.njit(inline="always")
+def _keys_by_number(keys, perm, a, b, k0, k1, mode, out, n, piece):
+    """The same where `perm` says which row is at a position, as in a run of a tree. Returns (b, count)."""
+    i = a
+    while i < b:
+        end = i + 16
+        hits = 0
+        if end <= b:
+            for j in range(i, end):
+                k = keys[perm[j]]
+                hits += (k >= k0) & (k <= k1)
+        else:
+            end = b
+            hits = 1
+        if hits:
+            for j in range(i, end):
+                k = keys[perm[j]]
+                if k >= k0 and k <= k1:
+                    check = np.int64(1) if mode == 1 and (k == k0 or k == k1) else np.int64(0)
+                    n = _emit(out, n, piece, j, j + 1, check)
+                    if n < 0:
+                        return b, n
+        i = end
+    return b, n
+
+
 @nb.njit("int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
 def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, todo):
     """Find the segments of all pieces. Returns how many, or -1 if `out` is too short.
@@ -295,8 +321,11 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                     _touch(row, key_column, a, b, stats, todo, q)
                 stats[ROWS_SCANNED] += b - a
                 i = a
-                if inside_time and not some:
-                    i, n = _keys_in_order(row[KEYS], a, b, k0, k1, mode, out, n, q)
+                if inside_time:
+                    if some:
+                        i, n = _keys_by_number(keys, perm, a, b, k0, k1, mode, out, n, q)
+                    else:
+                        i, n = _keys_in_order(row[KEYS], a, b, k0, k1, mode, out, n, q)
                     if n < 0:
                         return -1
                 while i < b:

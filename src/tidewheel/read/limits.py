@@ -8,15 +8,14 @@ to be undone: a query holds no lock between steps, and all it has is dropped wit
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from tidewheel.env.interrupts import Flag
 from tidewheel.env.memory import machine_memory
+from tidewheel.env.steps import Step
 from tidewheel.errors import CancelledError, LimitError, QueryError
 from tidewheel.model.query import Query
 from tidewheel.settings import Settings
@@ -142,62 +141,19 @@ class Watch:
         A step that cannot be asked is left to itself when the query ends: what it makes is dropped as soon as it is made.
         """
         self.check()
-        step = _Step(work)
+        step = Step(work)
         try:
-            step.start()
-            while not step.over.wait(min(_TICK, max(0.0, self._deadline - perf_counter()))):
+            step.start("tidewheel-step")
+            while not step.wait(min(_TICK, max(0.0, self._deadline - perf_counter()))):
                 self.check()
             return step.outcome()
         except BaseException:
             step.unwanted = True
             give_up = perf_counter() + _GRACE
-            while interrupt is not None and step.begun and not step.over.wait(_TICK / 4) and perf_counter() < give_up:
+            while interrupt is not None and step.thread is not None and not step.wait(_TICK / 4) and perf_counter() < give_up:
                 interrupt()
-            step.forget()
+            step.give_up()
             raise
-
-
-class _Step(threading.Thread, Generic[T]):
-    """A thread that does one thing and keeps what came of it, once."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        super().__init__(name="tidewheel-step", daemon=True)
-        self._work: Callable[[], T] | None = work
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-        self.over = Flag()
-        self.begun = False
-        self.unwanted = False
-        """Whoever wanted it was interrupted, perhaps before it had begun."""
-
-    def run(self) -> None:
-        work, self._work = self._work, None
-        self.begun = True
-        try:
-            if work is not None and not self.unwanted:
-                self._result.append(work())
-        except BaseException as e:
-            self._error = e
-        finally:
-            del work
-            if self.unwanted:
-                self.forget()
-            self.over.set()
-
-    def forget(self) -> None:
-        """An error that can be reached from its own traceback would stay for long, and all its frames with it."""
-        self._error = None
-        self._result.clear()
-
-    def outcome(self) -> T:
-        error = self._error
-        try:
-            if error is not None:
-                raise error
-            return self._result.pop()
-        finally:
-            self.forget()
-            del error
 
 
 def shown(size: float) -> str:

@@ -89,7 +89,7 @@ class LocalResult(PipedResult):
         return self._folded(totals, Watch(self._pipeline.limits, self if of is None else of, self._planned), most)
 
     def _folded(self, totals: Totals, watch: Watch, most: float | None) -> Iterator[pa.RecordBatch]:
-        """Its one row."""
+        """The totals, as a single batch of one row."""
         from tidewheel.read.totals.folded import folded
 
         if most is None:

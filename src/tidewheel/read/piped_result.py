@@ -50,7 +50,7 @@ class PipedResult(Result):
         return self._rows
 
     def _counts_cheaply(self) -> bool:
-        return self._rows is not None or self._pipeline.query.where is None
+        return self._rows is not None or not self._pipeline.filters
 
     def _spec(self) -> TableSpec:
         return self._pipeline.planner.spec

@@ -1,4 +1,4 @@
-"""What happens to the rows that a query's bounds found: where, aggregate, order, limit, columns; and its limits all the while.
+"""What happens to the rows that a query's bounds found: condition, where, aggregate, order, limit, columns; and its limits all the while.
 
 Made once per query, which checks all that can be wrong with it; run for each reading of the result.
 """
@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import QueryError
-from tidewheel.model.arrays import take_rows
+from tidewheel.model.conditions import columns_of
 from tidewheel.model.query import Query
+from tidewheel.read.condition_mask import kept, mask
 from tidewheel.read.limits import NEVER, Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, first, top
@@ -41,7 +42,7 @@ def limits_of(planner: Planner, query: Query) -> Limits:
 class Pipeline:
     """The steps of one query. Safe to run in several threads."""
 
-    __slots__ = ("_aggregation", "_filter", "_order", "columns", "limit", "limits", "planner", "query", "read", "schema")
+    __slots__ = ("_aggregation", "_filter", "_order", "columns", "filters", "limit", "limits", "planner", "query", "read", "schema")
 
     def __init__(self, planner: Planner, query: Query, watch: Watch) -> None:
         """`watch` guards the planning."""
@@ -51,6 +52,8 @@ class Pipeline:
         self.limit = check_limit(query.limit)
         if query.on_corrupt != "error":
             check_corrupt(query.on_corrupt)
+        self.filters = query.where is not None or query.condition is not None
+        """Not every row within the bounds is in the result."""
         self._aggregation: Any = None
         self._filter: Any = None
         if query.aggregate is not None or query.group_by is not None:
@@ -70,7 +73,7 @@ class Pipeline:
             raise QueryError(f"where is SQL text or a function of a RecordBatch, not {query.where!r}")
         self._order: list[SortKey] = sort_keys(planner, query.order_by, self._orderable()) if query.order_by is not None else []
         self.read = self._columns_to_read()
-        """The result's columns and those that where and order_by look at."""
+        """The result's columns and those that condition, where and order_by look at."""
 
     @property
     def row_bytes(self) -> int:
@@ -80,31 +83,38 @@ class Pipeline:
     @property
     def totals(self) -> Totals | None:
         """What is asked for, if it is nothing but totals that can be made of values where they lie."""
-        if self._aggregation is None or self.query.where is not None or self.limit is not None or self._order:
+        if self._aggregation is None or self.filters or self.limit is not None or self._order:
             return None
         return self._aggregation if self._aggregation.folds is not None else None
 
     @property
     def stops_at(self) -> int | None:
         """With a limit and nothing to filter or sort, the segments behind so many rows need not be touched at all."""
-        return self.limit if self.query.where is None and not self._order and self._aggregation is None else None
+        return self.limit if not self.filters and not self._order and self._aggregation is None else None
 
     def _orderable(self) -> list[str]:
         return self.schema.names if self._aggregation is not None else self.planner.names
 
     def _columns_to_read(self) -> Columns:
-        if self.query.where is None and not self._order:
+        if not self.filters and not self._order:
             return self.columns
         if callable(self.query.where):
             return self.planner.columns(None)
         names = list(self.columns.schema.names)
-        more = (*(self._filter.columns if self._filter else ()), *(() if self._aggregation else (s.column for s in self._order)))
+        filtered = (*self._conditioned(), *(self._filter.columns if self._filter else ()))
+        more = (*filtered, *(() if self._aggregation else (s.column for s in self._order)))
         extra = [n for n in dict.fromkeys(more) if n not in names]
         return self.planner.columns(names + extra) if extra else self.columns
 
+    def _conditioned(self) -> tuple[str, ...]:
+        names = () if self.query.condition is None else columns_of(self.query.condition)
+        if names is None:
+            raise QueryError("condition: it says less than what rows must satisfy, so it cannot decide about them")
+        return names
+
     def known_rows(self, found: int) -> int | None:
         """How many rows it has if its source has so many, unless they must be read to know."""
-        if self.query.where is not None or self._aggregation is not None:
+        if self.filters or self._aggregation is not None:
             return None
         return found if self.limit is None else min(found, self.limit)
 
@@ -139,13 +149,16 @@ class Pipeline:
         where: Callable[[pa.RecordBatch], Any] | None = self.query.where  # type: ignore[assignment]
         if self._filter is not None:
             where = partial(self._filter.mask, watch=watch)
-        enough = self.stops_at
+        condition, enough = self.query.condition, self.stops_at
         kept_by_caller = self._aggregation is None and (whole or bool(self._order))
         held = 0
         for batch in source(size, watch, enough):
             watch.check()
-            if where is not None:
-                batch = _keep(batch, where)
+            if self.filters:
+                if condition is not None:
+                    batch = kept(batch, mask(condition, batch))
+                if where is not None and batch.num_rows:
+                    batch = _keep(batch, where)
                 watch.held = held
                 watch.take(batch.nbytes)
             if batch.num_rows:
@@ -157,14 +170,11 @@ class Pipeline:
 
 
 def _keep(batch: pa.RecordBatch, where: Callable[[pa.RecordBatch], Any]) -> pa.RecordBatch:
-    mask = where(batch)
-    if isinstance(mask, np.ndarray):
-        mask = pa.array(mask)
-    if isinstance(mask, pa.ChunkedArray):
-        mask = mask.combine_chunks()
-    if not isinstance(mask, pa.BooleanArray) or len(mask) != batch.num_rows:
+    found = where(batch)
+    if isinstance(found, np.ndarray):
+        found = pa.array(found)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    if not isinstance(found, pa.BooleanArray) or len(found) != batch.num_rows:
         raise QueryError("where: the function must return one boolean per row of the batch it is given, as an Arrow or NumPy array")
-    try:
-        return batch.filter(mask)
-    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
-        return take_rows(batch, np.flatnonzero(np.asarray(mask.fill_null(False))))
+    return kept(batch, found)

@@ -16,7 +16,7 @@ from tidewheel.errors import QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
-from tidewheel.model.query import Query
+from tidewheel.model.query import Query, pair
 from tidewheel.model.schema import TableSpec, ZOrder, nearest
 from tidewheel.read.damage import Damage, find_intact
 from tidewheel.read.limits import Limits, Watch
@@ -166,17 +166,6 @@ class Scan:
 
 def _checker(coder: KeyCoder, lo: Any, hi: Any) -> Callable[[pa.RecordBatch], Mask]:
     return lambda batch: coder.matches(batch, lo, hi)
-
-
-def pair(bounds: Any, role: str) -> tuple[Any, Any]:
-    """(lo, hi) of an interval; a single value is an interval of one."""
-    if bounds is None:
-        return None, None
-    if isinstance(bounds, (tuple, list)):
-        if len(bounds) != 2:
-            raise QueryError(f"{role} is an interval (lo, hi), closed on both ends, None for open; not {bounds!r}")
-        return bounds[0], bounds[1]
-    return bounds, bounds
 
 
 def _check_known(version: Version, generation: int, table: str) -> None:

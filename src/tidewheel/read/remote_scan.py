@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tidewheel.chunk.remote_chunk import Loaded, RemoteChunk
+from tidewheel.model.pieces import Loaded
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns
-from tidewheel.read.scan import Found, Matrix, far_of
+from tidewheel.read.scan import Found, Matrix
 
 WINDOW_BYTES = 32 << 20
 """About how much is loaded at a time: a leaf comes whole, even if one row of it is asked for."""
@@ -34,7 +34,7 @@ def _costs(found: Found, segments: Matrix) -> Matrix:
     """Bytes that each segment adds to what is loaded for those before it; local ones add none."""
     costs = np.zeros(len(segments), np.int64)
     for piece, at in _far(found, segments):
-        chunk = _chunk(found, piece)
+        chunk = found.far(piece)
         lo, hi = chunk.reach(segments[at, 1], segments[at, 2])
         lo[1:] = np.maximum(lo[1:], hi[:-1])
         costs[at] = np.maximum(hi - lo, 0) * -(-chunk.record.bytes // chunk.record.rows)
@@ -45,7 +45,7 @@ def _load(found: Found, segments: Matrix, columns: Columns) -> tuple[Found, Matr
     pieces = found.pieces.copy()
     held: dict[int, Loaded] = {}
     for piece, at in _far(found, segments):
-        held[piece] = loaded = _chunk(found, piece).load(pieces[piece], segments[at, 1], segments[at, 2], columns.numbers)
+        held[piece] = loaded = found.far(piece).load(pieces[piece], segments[at, 1], segments[at, 2], columns.numbers)
         pieces[piece] = loaded.row
         segments[at, 1] = loaded.positions
     return replace(found, pieces=pieces, held=held, _nulls=None), segments
@@ -61,7 +61,3 @@ def _far(found: Found, segments: Matrix) -> Iterator[tuple[int, Matrix]]:
     for piece in np.unique(segments[:, 0]).tolist():
         if piece >= found.near:
             yield piece, np.flatnonzero(segments[:, 0] == piece)
-
-
-def _chunk(found: Found, piece: int) -> RemoteChunk:
-    return far_of(found.holder(piece))

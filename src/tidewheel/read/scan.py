@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.chunk.remote_chunk import RemoteChunk
 from tidewheel.errors import CorruptionError
 from tidewheel.index.hidden import Hidden
-from tidewheel.index.version import Version
+from tidewheel.index.version import FarChunk, MappedChunk, Version
 from tidewheel.model.pieces import (
     CODER,
     COLUMNS,
@@ -35,7 +34,6 @@ from tidewheel.read.limits import Watch
 from tidewheel.read.wanted import Wanted
 
 if TYPE_CHECKING:
-    from tidewheel.chunk.reader import Mapped
     from tidewheel.read.damage import Damage
 
 Matrix = npt.NDArray[np.int64]
@@ -106,7 +104,7 @@ class Found:
     """How many columns of pieces have nulls, if that is known; else 1."""
     near: int = 0
     """Pieces from this number on are chunks that are not mapped; `read.remote_scan` loads what is read of them."""
-    kept: Sequence[Mapped | None] = ()
+    kept: Sequence[MappedChunk | None] = ()
     """By piece, the mappings of the chunks before: their addresses are good for as long as these are held."""
     held: Mapping[int, Holder] = field(default_factory=dict)
     """What was loaded of them."""
@@ -123,6 +121,10 @@ class Found:
     def holder(self, piece: int) -> Holder:
         found = self.held.get(piece) or (self.kept[piece] if piece < len(self.kept) else None)
         return found or holder(self.version, self.pieces[piece])
+
+    def far(self, piece: int) -> FarChunk:
+        """The chunk behind a piece from `near` on."""
+        return self.version.chunks.holders[int(self.pieces[piece, INDEX])].far()
 
 
 def holder(version: Version, row: npt.NDArray[np.int64]) -> Holder:
@@ -189,7 +191,7 @@ def find(
     for q in range(near, count):
         watch.check()
         number, coder = int(pieces[q, INDEX]), int(pieces[q, CODER])
-        chunk = far_of(version.chunks.holders[number])
+        chunk = version.chunks.holders[number].far()
         try:
             probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode, damage.lost(number) if damage is not None else None)
             one = probe.row.reshape(1, -1)
@@ -313,7 +315,7 @@ def _seen(version: Version, hidden: Hidden, pieces: Matrix, count: int, watch: W
         return pieces, count
     sieved = holes > MANY_HOLES
     for q in np.flatnonzero(sieved).tolist():
-        sieved[q] = pieces[q, SOURCE] or not isinstance(version.chunks.holders[int(pieces[q, INDEX])], RemoteChunk)
+        sieved[q] = pieces[q, SOURCE] or version.chunks.holders[int(pieces[q, INDEX])].can_be_mapped
     portions = []
     for portion in hidden.cut(pieces[:count], sieved):
         watch.check()
@@ -322,17 +324,12 @@ def _seen(version: Version, hidden: Hidden, pieces: Matrix, count: int, watch: W
     return seen, len(seen)
 
 
-def far_of(chunk: Any) -> RemoteChunk:
-    """The chunk as one that is read by range."""
-    return chunk if isinstance(chunk, RemoteChunk) else chunk.far()
-
-
-def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tuple[list[Mapped | None], int]:
+def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tuple[list[MappedChunk | None], int]:
     """Complete the descriptors of chunks that are not open, and hold on to the mappings of all. Those for which there is no mapping go to
     the end. Returns the mappings by piece, and how many pieces can be scanned where they are.
     """
-    holders: list[Any] = version.chunks.holders
-    kept: list[Mapped | None] = [None] * count
+    holders = version.chunks.holders
+    kept: list[MappedChunk | None] = [None] * count
     asked = pieces[:count, [SOURCE, INDEX, OPEN]].tolist()
     for q, (source, index, opened) in enumerate(asked):
         if source == 0 and opened:
@@ -348,7 +345,7 @@ def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tup
         index = int(pieces[q, INDEX])
         chunk = holders[index]
         mapped = None
-        if not isinstance(chunk, RemoteChunk):
+        if chunk.can_be_mapped:
             allowed = allowed or max(1, chunk.most // 4)
             # a query that touches more chunks than can be mapped must not drive out what all others use
             mapped = chunk.enter(version.chunks.matrix[index], displace=fresh < allowed)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from tidewheel.engine.operations import AbortBatch, AbortLoad, CommitBatch, CommitLoad, DropTable, GetState, TakePin, Unpin
 from tidewheel.errors import OwnerLostError, TidewheelError
 from tidewheel.model.delivery import Load, SliceId, Written
 from tidewheel.model.query import Query
@@ -69,10 +70,10 @@ class BulkSink(DataSourceArrowWriter):
         rejects = [part.rejects for part in parts if part.rejects is not None]
         if rejects:
             one = rejects[0]
-            connections.call(self._place, lambda table: table.commit_batch(one.stream, one.run, one.batch, rejects))
-        written = [part.written for part in parts]
+            connections.do(self._place, CommitBatch(one.stream, one.run, one.batch, tuple(rejects)))
+        written = tuple(part.written for part in parts)
         try:
-            connections.call(self._place, lambda table: table.commit_load(self._load.job, written, self._overwrite), twice=False)
+            connections.do(self._place, CommitLoad(self._load.job, written, self._overwrite), twice=False)
         except OwnerLostError:
             if not self._is_in(written):
                 raise
@@ -80,17 +81,17 @@ class BulkSink(DataSourceArrowWriter):
     def _is_in(self, written: Sequence[Written]) -> bool:
         """Whether an owner that died while it committed had done so: the next one knows all chunks by their ids, or none."""
         ours = {chunk.id for part in written for chunk in part.chunks}
-        there = connections.call(self._place, lambda table: table.pin(Query()))
-        connections.call(self._place, lambda table: table.unpin(there.id))
+        there = connections.do(self._place, TakePin(Query()))
+        connections.do(self._place, Unpin(there.id))
         return bool(ours) and ours <= {chunk.id for chunk in there.chunks}
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         with suppress(TidewheelError):
             table = connections.table(self._place)
-            table.abort_load(self._load.job)
-            table.abort_batch(f"load {self._load.job}", self._load.job, 0)
-            if self._made and not table.state().rows:
-                connections.engine(self._place.root).drop(self._place.table)
+            table.do(AbortLoad(self._load.job))
+            table.do(AbortBatch(f"load {self._load.job}", self._load.job, 0))
+            if self._made and not table.do(GetState()).rows:
+                connections.engine(self._place.root).do(DropTable(self._place.table))
 
 
 class NoSink(DataSourceArrowWriter):

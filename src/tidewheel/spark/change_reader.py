@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.operations import CountChanges, GetGeneration, TakePin, Unpin
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
@@ -78,11 +79,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _within(self, after: int, newest: int, most: int) -> int:
         """How far about so many rows reach: at least one generation, because none can be divided."""
-        found = connections.call(self._place, lambda table: table.rows_by_generation(after, newest, most))
+        found = connections.do(self._place, CountChanges(after, newest, most))
         if not found:
             return newest
         last = found[-1][0]
-        more = connections.call(self._place, lambda table: table.rows_by_generation(last, newest, 1))
+        more = connections.do(self._place, CountChanges(last, newest, 1))
         return last if more else newest
 
     def reportLatestOffset(self) -> dict[str, int]:
@@ -96,7 +97,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if upto <= after:
             return []
         query = self._query(after, upto)
-        pin = connections.call(self._place, lambda table: table.pin(query))
+        pin = connections.do(self._place, TakePin(query))
         self._polled.pins[pin.id] = upto
         return [_Changes(portion, after, upto) for portion in divide(pin, Ask(), self._spec, self._most)]
 
@@ -105,12 +106,12 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = [pin for pin, upto in self._polled.pins.items() if upto <= end[GENERATION]]
         for pin in done:
             del self._polled.pins[pin]
-            connections.call(self._place, lambda table, pin=pin: table.unpin(pin))  # type: ignore[misc]
+            connections.do(self._place, Unpin(pin))
 
     def _newest(self, fresh_for: float = FRESH_FOR) -> int:
         polled, now = self._polled, time.monotonic()
         if now - polled.at > fresh_for:
-            polled.generation = connections.call(self._place, lambda table: table.generation())
+            polled.generation = connections.do(self._place, GetGeneration())
             polled.at = now
         return polled.generation
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tidewheel.engine.operations import Stage
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.model.dead_letters import DeadLetter, letters_batch
-from tidewheel.model.delivery import Load, SliceId, Written
+from tidewheel.model.delivery import Load, RowStream, SliceId, Written
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import Place
 
@@ -39,4 +40,4 @@ def write_chunks(
 def stage_rejects(table: TableEngine, slice_id: SliceId, rejected: Sequence[Rejected], origin: str) -> None:
     """Let bad rows wait with the owner, as dead letters of a slice that has no other rows."""
     letters = letters_batch(table.spec.schema, [DeadLetter(r.position, r.reason, r.column, r.row, origin) for r in rejected])
-    table.stage(slice_id, [letters], letters.schema)
+    table.give(Stage(slice_id), RowStream(letters.schema, [letters]))

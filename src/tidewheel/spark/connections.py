@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tidewheel.cluster.start_owner import summon
-from tidewheel.engine.protocol import Engine, TableEngine
+from tidewheel.engine.protocol import Engine, TableEngine, TableOperation
 from tidewheel.errors import ClosedError, OwnerLostError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import Place
@@ -72,7 +72,7 @@ def forget(place: Place) -> None:
 @contextmanager
 def of(place: Place) -> Iterator[TableEngine]:
     """A table for as long as a task uses it. If it was dropped meanwhile, the next attempt looks for it anew."""
-    found = call(place, lambda table: table)
+    found = _repeated(place, lambda: table(place), twice=True)
     try:
         yield found
     except ClosedError:
@@ -80,12 +80,17 @@ def of(place: Place) -> Iterator[TableEngine]:
         raise
 
 
-def call(place: Place, ask: Callable[[TableEngine], T], twice: bool = True) -> T:
-    """Ask the owner something that may be asked twice: if it dies meanwhile, the next one is asked.
+def spec(place: Place) -> TableSpec:
+    """The definition of a table that is there."""
+    return _repeated(place, lambda: table(place), twice=True).spec
 
-    What may not is asked of the next one only if it is certain that nothing was done, as by an owner that just leaves.
+
+def do(place: Place, operation: TableOperation[T], twice: bool = True) -> T:
+    """Have the owner carry out what may be done twice: if the owner dies meanwhile, the next one is asked.
+
+    With `twice=False` the next one is asked only if it is certain that nothing was done, as by an owner that just leaves.
     """
-    return _repeated(place, lambda: ask(table(place)), twice)
+    return _repeated(place, lambda: table(place).do(operation), twice)
 
 
 def create(place: Place, wanted: TableSpec) -> TableSpec:

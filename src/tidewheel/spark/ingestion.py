@@ -19,7 +19,7 @@ from tidewheel.engine.protocol import Engine
 from tidewheel.errors import InputError, NotFoundError, OwnerLostError, StorageError
 from tidewheel.ingest.new_table import NewTable, define
 from tidewheel.ingest.rules import MESSAGES, Rules, rules_from_json
-from tidewheel.model.rule_text import key_of, time_of
+from tidewheel.model.definition import key_of, time_of
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
 from tidewheel.spark.options import DECODE, Place, place_of

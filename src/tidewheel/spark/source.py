@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructField, StructType
 
+from tidewheel.engine.operations import BeginLoad
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections, options
@@ -95,7 +96,7 @@ class TidewheelSource(DataSource):
             if if_exists == "ignore":
                 return NoSink()
             raise ExistsError(f'table {place.table!r} is in {place.root} already; add to it with mode("append"), or mode("overwrite") it')
-        load = connections.call(place, lambda table: table.begin_load())
+        load = connections.do(place, BeginLoad())
         return BulkSink(place, spec, load, overwrite, on_bad, made)
 
     @plainly
@@ -130,7 +131,7 @@ class TidewheelSource(DataSource):
 
 def _spec(place: Place) -> TableSpec:
     connections.forget(place)  # it may have been dropped and made anew since this process last looked
-    return connections.call(place, lambda table: table.spec)
+    return connections.spec(place)
 
 
 def _nanoseconds(given: Mapping[str, str]) -> str:

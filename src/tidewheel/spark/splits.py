@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tidewheel.engine.operations import ReadFresh, TouchPin
 from tidewheel.errors import TidewheelError
 from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
@@ -93,8 +94,8 @@ def divide(pin: Pin, ask: Ask, spec: TableSpec, most: int | None = None) -> list
 def _share(chunk: ChunkRecord, ask: Ask, spec: TableSpec) -> float:
     """About how much of a chunk the question touches, taking its rows to be spread evenly."""
     share = _overlap(ask.time, (chunk.time_lo, chunk.time_hi))
-    if ask.points is not None:
-        return share * min(1.0, len(ask.points) * 1024 / max(1, chunk.rows))
+    if ask.keys is not None and all(lo == hi for lo, hi in ask.keys):
+        return share * min(1.0, len(ask.keys) * 1024 / max(1, chunk.rows))
     if ask.key is not None and spec.direct_key >= 0 and all(bound is None or isinstance(bound, int) for bound in ask.key):
         share *= _overlap(ask.key, (chunk.key_lo, chunk.key_hi))
     return share
@@ -119,15 +120,15 @@ def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query
 
 def _touch(place: Place, portion: Portion, parts: int) -> None:
     with suppress(TidewheelError):  # an owner that is gone holds nothing
-        connections.table(place).touch(portion.pin, portion.number, parts)
+        connections.table(place).do(TouchPin(portion.pin, portion.number, parts))
 
 
 def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
     if portion.fresh:
-        yield from connections.table(place).fresh(portion.pin, query)
+        yield from connections.table(place).ask(ReadFresh(portion.pin, query))
     if portion.chunks:
         files = _chunk_files(place, spec)
-        for one in (query,) if ask.points is None else (replace(query, key=(point, point)) for point in ask.points):
+        for one in (query,) if ask.keys is None else (replace(query, key=keys) for keys in ask.keys):
             yield from files.query(one, portion.generation, portion.chunks, portion.masks)
 
 

@@ -19,10 +19,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from tidewheel.engine.operations import AbortBatch, AbortLoad, BeginLoad, CommitBatch, Stage
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.model.dead_letters import BAD
-from tidewheel.model.delivery import SliceId, Written
+from tidewheel.model.delivery import RowStream, SliceId, Written
 from tidewheel.spark import connections
 from tidewheel.spark.chunks import is_here, stage_rejects, write_chunks
 from tidewheel.spark.options import Place
@@ -70,18 +71,18 @@ class StreamSink(DataSourceStreamArrowWriter):
         fitting = chain((fit(first),), map(fit, rows))
         begun = _take(fitting, LARGE)
         is_large = sum(batch.nbytes for batch in begun) >= LARGE
-        load = table.begin_load() if is_large and BAD not in first.schema.names else None
+        load = table.do(BeginLoad()) if is_large and BAD not in first.schema.names else None
         if load is not None and not is_here(self._place, load):
-            table.abort_load(load.job)
+            table.do(AbortLoad(load.job))
             load = None
         if load is None:
-            staged = table.stage(task, chain(begun, fitting), begun[0].schema)
+            staged = table.give(Stage(task), RowStream(begun[0].schema, chain(begun, fitting)))
             return Part(task, (task,) if staged.rows or staged.rejected else ())
         try:
             written, rejected = write_chunks(self._place, table.spec, load, chain(begun, fitting), "reject")
         except BaseException:
             with suppress(TidewheelError):
-                table.abort_load(load.job)
+                table.do(AbortLoad(load.job))
             raise
         if not rejected:
             return Part(task, written=written)
@@ -95,11 +96,11 @@ class StreamSink(DataSourceStreamArrowWriter):
         with the old one, this raises, and the query runs the batch again when it is started again.
         """
         parts = _parts(messages)
-        slices = [one for part in parts for one in part.slices]
-        written = [part.written for part in parts if part.written is not None]
+        slices = tuple(one for part in parts for one in part.slices)
+        written = tuple(part.written for part in parts if part.written is not None)
         if slices or written:
             task = parts[0].task
-            connections.call(self._place, lambda table: table.commit_batch(task.stream, task.run, batchId, slices, written))
+            connections.do(self._place, CommitBatch(task.stream, task.run, batchId, slices, written))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, now and then: what nobody aborts expires."""
@@ -108,10 +109,10 @@ class StreamSink(DataSourceStreamArrowWriter):
             task = parts[0].task
             with suppress(TidewheelError):
                 table = connections.table(self._place)
-                table.abort_batch(task.stream, task.run, batchId)
+                table.do(AbortBatch(task.stream, task.run, batchId))
                 for part in parts:
                     if part.written is not None:
-                        table.abort_load(part.written.job)
+                        table.do(AbortLoad(part.written.job))
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

@@ -13,7 +13,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.operations import TakePin, Unpin
 from tidewheel.errors import InputError
+from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask, ask
@@ -60,10 +62,10 @@ class TableReader(DataSourceReader):
         if self._ask.nothing:
             return []
         query = self._ask.query(self._wanted.names)
-        pin = connections.call(self._place, lambda table: table.pin(query))
+        pin = connections.do(self._place, TakePin(query))
         portions = divide(pin, self._ask, self._spec, self._most)
         if not portions:
-            connections.call(self._place, lambda table: table.unpin(pin.id))
+            connections.do(self._place, Unpin(pin.id))
         return portions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,8 +103,9 @@ class _Plain(pickle.Unpickler):
         raise InputError(f"option {ASK} is not for users")
 
 
+_MADE: tuple[Any, ...] = (_Question, Ask, InputPartition, *where.MAKERS, dt.datetime, dt.date, dt.timezone, dt.timedelta)
 _ADMITTED = {
-    *((kind.__module__, kind.__qualname__) for kind in (_Question, Ask, InputPartition, dt.datetime, dt.date, dt.timezone, dt.timedelta)),
+    *((kind.__module__, kind.__qualname__) for kind in _MADE),
     ("decimal", "Decimal"),
     ("copyreg", "__newobj__"),
 }

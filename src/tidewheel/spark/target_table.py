@@ -8,8 +8,8 @@ from pyspark.sql.types import StructType
 
 from tidewheel.errors import NotFoundError
 from tidewheel.model.dead_letters import HIDDEN
-from tidewheel.model.rule_text import key_of, time_of
-from tidewheel.model.schema import TableSpec, make_spec
+from tidewheel.model.definition import table_of
+from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.options import Place
 from tidewheel.spark.types import arrow_schema, check_written
@@ -20,7 +20,7 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
     connections.forget(place)
     made = False
     try:
-        spec = connections.call(place, lambda table: table.spec)
+        spec = connections.spec(place)
     except NotFoundError as e:
         if "time" not in options or "key" not in options:
             raise NotFoundError(
@@ -28,8 +28,7 @@ def target(place: Place, schema: StructType, options: Mapping[str, str], hidden:
                 '.option("time", "ts").option("key", "plate")'
             ) from None
         columns = arrow_schema(StructType([f for f in schema if not hidden or f.name not in HIDDEN]))
-        time, key = time_of(options["time"]), key_of(options["key"])
-        wanted = make_spec(place.table, columns, time=time, key=key, partition=options.get("partition"))
+        wanted = table_of(place.table, columns, time=options["time"], key=options["key"], partition=options.get("partition"))
         spec = connections.create(place, wanted)
         made = True
     check_written(spec, schema, hidden)

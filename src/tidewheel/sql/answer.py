@@ -165,7 +165,7 @@ class _Before:
 def _is_small(result: StatementResult, most: int) -> bool:
     """Whether little is read for it. A total is read at the speed of memory, and takes the place of what DuckDB would do."""
     if isinstance(result, DirectResult):
-        return result.is_total or (rows := result.most_rows()) is not None and rows <= most
+        return result.is_total or result.most_rows() <= most
     return isinstance(result, SqlResult) and result.about <= most
 
 

@@ -30,12 +30,12 @@ from tidewheel.duck.parser import TOO_DEEP
 from tidewheel.env.without_pandas import let_in
 from tidewheel.env.workers import IDLE, READY, EndedError, Line
 from tidewheel.errors import LimitError, TidewheelError
+from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
 from tidewheel.read import apart
 from tidewheel.read.apart import Wrong, packed, unpacked
 from tidewheel.sql.database import Session, database
 from tidewheel.sql.explained import explained
-from tidewheel.sql.predicates import Condition
 from tidewheel.sql.statement import parsed
 
 if TYPE_CHECKING:

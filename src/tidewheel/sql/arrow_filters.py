@@ -16,7 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.sql import predicates as where
+from tidewheel.model import conditions as where
+
+_COMPARISONS = {
+    "equal": where.EQUAL, "not_equal": where.UNEQUAL, "less": where.LESS, "less_equal": where.AT_MOST, "greater": where.MORE,
+    "greater_equal": where.AT_LEAST,
+}  # fmt: skip
 
 Words = deque[tuple[str, str]]
 
@@ -136,8 +141,8 @@ def _condition(node: Any) -> where.Condition:
             # how DuckDB says IN: null where the column is
             if not other.is_valid and where.columns_of(said := _condition(member)) == field:
                 return said
-        case _Call(name=name, arguments=[left, right]) if name in where.OF_ARROW:
-            return _comparison(where.OF_ARROW[name], left, right, node)
+        case _Call(name=name, arguments=[left, right]) if name in _COMPARISONS:
+            return _comparison(_COMPARISONS[name], left, right, node)
         case pa.BooleanScalar():
             return where.Unknown(())
     return where.Unknown(_fields(node))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import NoReturn
 
@@ -10,9 +9,9 @@ import pyarrow as pa
 
 from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError, SchemaError
-from tidewheel.model.rule_text import key_of, time_of
-from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec, ZOrder, epoch, make_spec, nearest
-from tidewheel.sql.ddl import CreateTable, Named
+from tidewheel.model.definition import key_of, time_of
+from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec, ZOrder, make_spec, nearest
+from tidewheel.sql.ddl import CreateStatement, Named
 
 OPTIONS = ("time", "key", "bounds", "partition")
 
@@ -20,17 +19,15 @@ _KEYS = (
     "key is a column, 'ip(column)', or 'zorder(lon, lat)' with bounds = '115.4, 39.4, 117.6, 41.1' (all lower ends, then all upper "
     "ends, each above the lower one)"
 )
-_EPOCH = re.compile(r"(?i)\s*epoch\s*\(\s*(.+?)\s*,\s*'?(\w+)'?\s*\)\s*")
-_ZORDER = re.compile(r"(?i)\s*zorder\s*\((.*)\)\s*")
 
 
-def spec_of(create: CreateTable) -> TableSpec:
+def spec_of(create: CreateStatement) -> TableSpec:
     """The table that a statement defines. Raises QueryError or SchemaError, and says what is wrong with it."""
     return _Layout(create).spec()
 
 
 class _Layout:
-    def __init__(self, create: CreateTable) -> None:
+    def __init__(self, create: CreateStatement) -> None:
         self._create = create
         self._names = [column.name for column in create.columns]
         self._options: dict[str, Named] = {}
@@ -56,12 +53,11 @@ class _Layout:
 
     def _time(self, schema: pa.Schema) -> str | Epoch:
         said = self._options["time"]
-        found = _EPOCH.fullmatch(said.name)
         try:
-            rule = epoch(found[1], found[2].lower()) if found and said.name not in self._names else time_of(said.name)
+            rule = said.name if said.name in self._names else time_of(said.name)
         except SchemaError as e:
             self._wrong(said, str(e))
-        if isinstance(rule, Epoch) and said.name not in self._names:
+        if isinstance(rule, Epoch):
             return replace(rule, column=self._column(rule.column, said))
         column = self._column(said.name, said)
         if pa.types.is_integer(schema.field(column).type):
@@ -70,16 +66,12 @@ class _Layout:
 
     def _key(self) -> KeyRule:
         said, bounds = self._options["key"], self._options.get("bounds")
-        text = said.name
-        if bounds is not None:
-            found = _ZORDER.fullmatch(text)
-            if found is None:
-                self._wrong(bounds, "bounds are those of a z-order: key = 'zorder(lon, lat)'")
-            text = f"zorder({found[1]}, {bounds.name.strip().strip('()[]')})"
-        elif text in self._names:
-            return ColumnKey(text)
+        if bounds is None and said.name in self._names:
+            return ColumnKey(said.name)
+        if bounds is not None and not said.name.lstrip().lower().startswith("zorder"):
+            self._wrong(bounds, "bounds are those of a z-order: key = 'zorder(lon, lat)'")
         try:
-            rule = key_of(text)
+            rule = key_of(said.name, bounds.name if bounds is not None else "")
         except SchemaError:
             self._wrong(said, _KEYS)
         if isinstance(rule, str):

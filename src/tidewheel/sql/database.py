@@ -19,7 +19,7 @@ from tidewheel.duck.connect import connect_for_statements, working_memory
 from tidewheel.duck.failures import DuckError, bound
 from tidewheel.duck.internals import register_source
 from tidewheel.duck.lifetime import Kept
-from tidewheel.duck.tokens import quoted
+from tidewheel.duck.nodes import quoted
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import ClosedError
 from tidewheel.model.schema import TableSpec

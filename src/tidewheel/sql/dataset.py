@@ -16,9 +16,9 @@ import pyarrow.dataset as pds
 
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import QueryError
+from tidewheel.model.conditions import columns_of
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.arrow_filters import condition_of
-from tidewheel.sql.predicates import columns_of
 from tidewheel.sql.table_scan import Scan
 
 _BATCH_ROWS = 131_072

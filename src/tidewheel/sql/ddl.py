@@ -49,7 +49,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateStatement:
     text: str
     table: Named
     or_leave: bool
@@ -59,7 +59,7 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropStatement:
     text: str
     table: Named
     or_leave: bool
@@ -67,7 +67,7 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class InsertStatement:
     text: str
     table: Named
     columns: tuple[Named, ...]
@@ -82,7 +82,7 @@ class Insert:
     """The statement that makes the rows: `text`, with blanks where the rest stood."""
 
 
-Change = CreateTable | DropTable | Insert
+Change = CreateStatement | DropStatement | InsertStatement
 
 
 def change_of(kind: str, text: str) -> Change:
@@ -112,7 +112,7 @@ def _table(words: Tokens) -> Named:
 # ---- CREATE and DROP ------------------------------------------------------------------------------------------
 
 
-def _create(words: Tokens) -> CreateTable:
+def _create(words: Tokens) -> CreateStatement:
     words.needs("CREATE")
     if words.takes("OR", "REPLACE"):
         raise words.wrong("a table is not replaced by another one; DROP TABLE IF EXISTS … first")
@@ -127,7 +127,7 @@ def _create(words: Tokens) -> CreateTable:
     while words.takes(","):
         columns.append(_column(words))
     words.needs(")")
-    return CreateTable(words.text, table, or_leave, tuple(columns), _options(words))
+    return CreateStatement(words.text, table, or_leave, tuple(columns), _options(words))
 
 
 def _column(words: Tokens) -> Column:
@@ -181,18 +181,18 @@ def _value(words: Tokens, tokens: list[Token]) -> Named:
     return Named(value, place)
 
 
-def _drop(words: Tokens) -> DropTable:
+def _drop(words: Tokens) -> DropStatement:
     or_leave = words.takes("IF", "EXISTS")
     table = _table(words)
     if not words.is_over():
         raise words.wrong("DROP TABLE takes the name of one table, and nothing behind it")
-    return DropTable(words.text, table, or_leave)
+    return DropStatement(words.text, table, or_leave)
 
 
 # ---- INSERT ---------------------------------------------------------------------------------------------------
 
 
-def _insert(words: Tokens) -> Insert:
+def _insert(words: Tokens) -> InsertStatement:
     words.until("INSERT")  # common table expressions may come before
     start = words.here.at
     words.needs("INSERT")
@@ -213,7 +213,7 @@ def _insert(words: Tokens) -> Insert:
         pass
     is_list = words.takes("VALUES")
     texts = _texts(words.until()) if is_list else frozenset[int]()
-    return Insert(words.text, table, columns, by_name, is_list, texts, blanked(words.text, start, end))
+    return InsertStatement(words.text, table, columns, by_name, is_list, texts, blanked(words.text, start, end))
 
 
 def _named_columns(words: Tokens) -> tuple[Named, ...]:

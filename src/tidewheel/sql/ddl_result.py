@@ -1,4 +1,4 @@
-"""A result whose rows are there already: what a statement that changed the warehouse says about it."""
+"""The result of a statement that changed the warehouse (CREATE, DROP, INSERT): a few rows that exist before anybody reads them."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewheel.duck.nodes import Node
-from tidewheel.duck.tokens import quoted
+from tidewheel.duck.nodes import Node, quoted
 from tidewheel.engine.protocol import PinnedTable
 
 

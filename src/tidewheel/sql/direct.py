@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.boxes import Bounds
+from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
-from tidewheel.sql.bounds import Finder
-from tidewheel.sql.boxes import Bounds
 from tidewheel.sql.constants import WHOLE, NotDirectError
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition
 from tidewheel.sql.prepared import Form, Given, Reader, name_of, type_of_column
 from tidewheel.sql.totals import totals_of
 
@@ -118,12 +118,12 @@ class Prepared:
     totals: Totals | None
     limit: int | None
     form: Form | None
-    """Of the condition."""
+    """The prepared condition."""
     box: Callable[[Given], Bounds] | None
-    """Of the condition, if it is no more than a box."""
+    """The bounds of the condition, where the condition is nothing but a box."""
     finder: Finder
     parameters: int
-    """How many it takes."""
+    """The number of parameters that the statement takes."""
     width: float
 
     def asked(self, given: Given) -> Asked | None:

@@ -135,8 +135,8 @@ class DirectResult(StatementResult):
         """It is one row, made of all that is read."""
         return self._asked.totals is not None
 
-    def most_rows(self) -> int | None:
-        """The most rows that it can have, if that is known before they are read."""
+    def most_rows(self) -> int:
+        """The most rows that it can have, as far as is known before they are read."""
         return self._last.most_rows()
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.duck.internals import Binary, Col, FilterNode, In, Lit, Postfix, Unary, exact_value
-from tidewheel.sql import predicates as where
+from tidewheel.model import conditions as where
 
 _INTEGERS = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),

@@ -20,6 +20,7 @@ from tidewheel.duck.error_text import said_by_duckdb
 from tidewheel.duck.failures import BROKEN, DuckError, is_interrupt, is_out_of_memory
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
+from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.apart import too_large
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
@@ -28,7 +29,6 @@ from tidewheel.sql.asking import Used
 from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.explained import Explained, explained
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition
 from tidewheel.sql.streamed import Streamed
 from tidewheel.sql.table_scan import Scan
 

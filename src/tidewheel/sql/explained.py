@@ -9,9 +9,9 @@ from typing import Any
 
 from tidewheel.duck.internals import ARROW_SCAN
 from tidewheel.engine.protocol import PinnedTable
+from tidewheel.model.conditions import Condition, all_of
 from tidewheel.sql.database import Session
 from tidewheel.sql.parameters import Parameters
-from tidewheel.sql.predicates import Condition, all_of
 
 PlannedScan = tuple[str, list[str], Condition | None]
 """A table, its columns and the condition on its rows."""

@@ -1,5 +1,5 @@
 """Bounds that are plain to see in a statement, but that DuckDB does not always hand to a scan: of times that are not in microseconds, of
-times beside a function that may fail, and of whole numbers that are compared with broken ones.
+times beside a function that may fail, and of columns of whole numbers that are compared with fractions.
 
 They only prune, and are a little wider than what they say; DuckDB applies the condition itself. They are taken from conditions that
 every row of a table must satisfy: those of a WHERE over this table alone, or joined with nothing but inner joins.
@@ -17,9 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import COMPARISONS
+from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
-from tidewheel.sql import predicates as where
 from tidewheel.sql.parameters import Parameters, value_of
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)?")
@@ -66,9 +67,9 @@ def _in(condition: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
             yield from _compared(column, where.AT_LEAST, lower, tables)
             yield from _compared(column, where.AT_MOST, upper, tables)
-        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
-            yield from _compared(left, where.OF_TREE[kind], right, tables)
-            yield from _compared(right, where.MIRRORED[where.OF_TREE[kind]], left, tables)
+        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
+            yield from _compared(left, COMPARISONS[kind], right, tables)
+            yield from _compared(right, where.MIRRORED[COMPARISONS[kind]], left, tables)
 
 
 def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from tidewheel.duck import nodes
 from tidewheel.duck.nodes import Node, arguments, walk
-from tidewheel.sql import predicates as where
+from tidewheel.model import conditions as where
+from tidewheel.read.boxes import MOST_BOXES
 from tidewheel.sql import prefixes, spans
-from tidewheel.sql.boxes import MOST_BOXES
 from tidewheel.sql.folding import Folder
 from tidewheel.sql.scopes import Column, Scope
 
-_NAMES = {op: name for name, op in where.OF_TREE.items()}
+_NAMES = {op: name for name, op in nodes.COMPARISONS.items()}
 _EPOCH = dt.datetime(1970, 1, 1)
 _DEEPEST = 100
 _WIDE = 16
@@ -112,8 +112,8 @@ class Finder:
                     return None
                 same = len(known) == 2 and all(one.same for one in known) and self._alike(lower, upper)
                 return Implied(nodes.both(*(one.node for one in known)), same, any(one.new for one in known))
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
-                op = where.INVERSE[where.OF_TREE[kind]] if negated else where.OF_TREE[kind]
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in nodes.COMPARISONS:
+                op = where.INVERSE[nodes.COMPARISONS[kind]] if negated else nodes.COMPARISONS[kind]
                 return self._compared(left, op, right) or self._compared(right, where.MIRRORED[op], left)
             case {"class": "FUNCTION", "function_name": name} if not negated and len(arguments(node)) in (2, 3):
                 return self._begins(name.lower(), *arguments(node))
@@ -242,7 +242,7 @@ def _prefixed(subject: Node, column: Column, begin: str, same: bool) -> Implied 
     if not begin or not _is_text(column) or "\0" in begin:
         return None
     ends = [nodes.comparison("COMPARE_GREATERTHANOREQUALTO", subject, nodes.constant(begin, "STRING"))]
-    if (after := prefixes.after(begin)) is not None:
+    if (after := where.after(begin)) is not None:
         ends.append(nodes.comparison("COMPARE_LESSTHAN", subject, nodes.constant(after, "STRING")))
     return Implied(nodes.both(*ends), same, True)
 

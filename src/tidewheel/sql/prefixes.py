@@ -1,17 +1,6 @@
-"""Texts that begin with something: which LIKE patterns say that, and between which two texts they lie."""
+"""Texts that begin with something: which patterns say that."""
 
 from __future__ import annotations
-
-_LAST = "\U0010ffff"
-
-
-def after(prefix: str) -> str | None:
-    """The least text that is greater than all that begin so, in the order of UTF-8's bytes; None if there is none."""
-    kept = prefix.rstrip(_LAST)
-    if not kept:
-        return None
-    code = ord(kept[-1]) + 1
-    return kept[:-1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
 
 
 def of_like(pattern: str, escape: str = "") -> tuple[str, str]:

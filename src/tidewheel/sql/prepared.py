@@ -1,4 +1,4 @@
-"""The condition of a direct statement, looked at once: a form that waits for the constants and parameters of each time it is asked."""
+"""The condition of a direct statement, prepared once: a form into which each execution puts its own constants and parameters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import COMPARISONS
+from tidewheel.model import conditions as where
 from tidewheel.model.schema import ColumnKey, TableSpec
+from tidewheel.read.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql import constants
-from tidewheel.sql import predicates as where
-from tidewheel.sql.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.totals import column_of
@@ -59,10 +60,8 @@ class Reader:
             raise NotDirectError
         match node:
             case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [first, *rest]}:
-                made = self.condition(first, depth + 1)
-                for child in rest:
-                    made = _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, made, self.condition(child, depth + 1))
-                return made
+                forms = [self.condition(child, depth + 1) for child in (first, *rest)]
+                return _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, forms)
             case {"type": "OPERATOR_NOT", "children": [child]}:
                 return _negated(self.condition(child, depth + 1))
             case {"type": "OPERATOR_IS_NULL", "children": [child]}:
@@ -72,11 +71,11 @@ class Reader:
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
                 return self._one_of(child, values)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
-                return _joined(where.Both, self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper))
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
+                return _joined(where.Both, [self._comparison(child, where.AT_LEAST, lower), self._comparison(child, where.AT_MOST, upper)])
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
                 if left.get("class") != "COLUMN_REF":
-                    return self._comparison(right, where.MIRRORED[where.OF_TREE[kind]], left)
-                return self._comparison(left, where.OF_TREE[kind], right)
+                    return self._comparison(right, where.MIRRORED[COMPARISONS[kind]], left)
+                return self._comparison(left, COMPARISONS[kind], right)
         raise NotDirectError
 
     def box(self, node: Any) -> Callable[[Given], Bounds] | None:
@@ -91,8 +90,8 @@ class Reader:
                 return all(self._ends(child, ends) for child in children)
             case {"type": "COMPARE_BETWEEN", "input": child, "lower": lower, "upper": upper}:
                 return self._end(child, where.AT_LEAST, lower, ends) and self._end(child, where.AT_MOST, upper, ends)
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in where.OF_TREE:
-                op = where.OF_TREE[kind]
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in COMPARISONS:
+                op = COMPARISONS[kind]
                 if left.get("class") != "COLUMN_REF":
                     return self._end(right, where.MIRRORED[op], left, ends)
                 return self._end(left, op, right, ends)
@@ -161,8 +160,8 @@ def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
     return Bounds((box,), True)
 
 
-def _joined(how: type[where.Both] | type[where.Either], left: Form, right: Form) -> Form:
-    return lambda given: how(left(given), right(given))
+def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -> Form:
+    return lambda given: where.joined(how, [form(given) for form in forms])
 
 
 def _negated(form: Form) -> Form:

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.duck.error_text import as_written, pointed
+from tidewheel.engine.operations import DropTable, Insert, ListTables
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ExistsError, NotFoundError, QueryError
 from tidewheel.model.query import Stats
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.create_table import spec_of
-from tidewheel.sql.ddl import Change, CreateTable, DropTable, Insert, Named
+from tidewheel.sql.ddl import Change, CreateStatement, DropStatement, InsertStatement, Named
 from tidewheel.sql.ddl_result import ToldResult
 from tidewheel.sql.identifiers import meant, unknown
 from tidewheel.sql.queries import queries
@@ -23,20 +24,20 @@ from tidewheel.sql.statement_result import StatementResult
 _LARGE = {pa.float32(): float(1 << 24), pa.float64(): float(1 << 53)}
 """From here on a float does not stand for one whole number alone."""
 
-Ask = Callable[[Insert], StatementResult]
+Ask = Callable[[InsertStatement], StatementResult]
 """The rows that an INSERT is to insert, not read yet."""
 
 
 def changed(engine: Engine, change: Change, ask: Ask) -> ToldResult:
     """Make a change: all of it or, if this raises, nothing."""
     match change:
-        case CreateTable():
+        case CreateStatement():
             with queries.running(engine.root, change.text, _nothing, Stats()):
                 return _told(engine, change, "created", _create(engine, change))
-        case DropTable():
+        case DropStatement():
             with queries.running(engine.root, change.text, _nothing, Stats()):
                 return _told(engine, change, "dropped", _drop(engine, change))
-        case Insert():
+        case InsertStatement():
             return _insert(engine, change, ask)
 
 
@@ -50,9 +51,9 @@ def _told(engine: Engine, change: Change, what: str, name: str | None) -> ToldRe
     return ToldResult(engine.root, change.text, told, {}, None)
 
 
-def _create(engine: Engine, create: CreateTable) -> str | None:
+def _create(engine: Engine, create: CreateStatement) -> str | None:
     spec = spec_of(create)
-    known = engine.tables()
+    known = engine.do(ListTables())
     there = next((one for one in known if one.lower() == spec.name.lower()), None)
     if there is None:
         try:
@@ -65,12 +66,12 @@ def _create(engine: Engine, create: CreateTable) -> str | None:
     raise ExistsError(pointed(f"table {there!r} is there already; say IF NOT EXISTS, or drop it first", create.text, create.table.place))
 
 
-def _drop(engine: Engine, drop: DropTable) -> str | None:
-    known = engine.tables()
+def _drop(engine: Engine, drop: DropStatement) -> str | None:
+    known = engine.do(ListTables())
     name = meant(drop.table.name, known, drop.text, drop.table.place)
     if name is not None:
         try:
-            engine.drop(name)
+            engine.do(DropTable(name))
             return name
         except NotFoundError:  # somebody dropped it just now
             pass
@@ -82,7 +83,7 @@ def _drop(engine: Engine, drop: DropTable) -> str | None:
 # ---- INSERT ---------------------------------------------------------------------------------------------------
 
 
-def _insert(engine: Engine, insert: Insert, ask: Ask) -> ToldResult:
+def _insert(engine: Engine, insert: InsertStatement, ask: Ask) -> ToldResult:
     table = _table(engine, insert)
     try:
         rows = ask(insert)
@@ -94,20 +95,20 @@ def _insert(engine: Engine, insert: Insert, ask: Ask) -> ToldResult:
         batches = rows.to_batches()
         given = pa.Table.from_batches(batches, rows.schema)
         _check_rounding(insert, given, columns, table.spec)
-        ack = table.insert(_placed(given, columns, table.spec), None, "error")
+        ack = table.give(Insert(None, "error"), _placed(given, columns, table.spec))
     told = pa.record_batch([pa.array([ack.rows], pa.int64())], ["rows"])
     return ToldResult(engine.root, insert.text, told, {table.spec.name: ack.generation}, rows)
 
 
-def _table(engine: Engine, insert: Insert) -> TableEngine:
-    known = engine.tables()
+def _table(engine: Engine, insert: InsertStatement) -> TableEngine:
+    known = engine.do(ListTables())
     name = meant(insert.table.name, known, insert.text, insert.table.place)
     if name is None:
         raise unknown(insert.table.name, known, insert.text, insert.table.place)
     return engine.table(name)
 
 
-def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]:
+def _columns(insert: InsertStatement, spec: TableSpec, given: Sequence[str]) -> list[str]:
     """The columns of the table that the columns of the rows go to, in their order."""
     wanted = [replace(insert.table, name=name) for name in given] if insert.by_name else insert.columns
     named = [_column(one.name, spec, insert, one) for one in wanted]
@@ -121,7 +122,7 @@ def _columns(insert: Insert, spec: TableSpec, given: Sequence[str]) -> list[str]
     return named
 
 
-def _check_rounding(insert: Insert, given: pa.Table, columns: list[str], spec: TableSpec) -> None:
+def _check_rounding(insert: InsertStatement, given: pa.Table, columns: list[str], spec: TableSpec) -> None:
     """The values of a list have one type: beside 1e0, DuckDB makes a DOUBLE of 9007199254740993 too, and behind 1.5 a 1.6 of '1.55'."""
     for i, (name, values) in enumerate(zip(columns, given.columns, strict=True)) if insert.is_list else ():
         to = spec.schema.field(name).type
@@ -145,7 +146,7 @@ def _keeps_texts(type_: pa.DataType, to: pa.DataType) -> bool:
     return bool(t.is_null(type_) or t.is_string(type_) or (t.is_temporal(type_) and type_ == to))
 
 
-def _column(name: str, spec: TableSpec, insert: Insert, at: Named) -> str:
+def _column(name: str, spec: TableSpec, insert: InsertStatement, at: Named) -> str:
     names = spec.schema.names
     alike = [name] if name in names else [one for one in names if one.lower() == name.lower()]
     if len(alike) == 1:
@@ -174,5 +175,5 @@ def _so_many(columns: int) -> str:
     return f"{columns} column{'' if columns == 1 else 's'}"
 
 
-def _wrong(message: str, insert: Insert, at: Named) -> QueryError:
+def _wrong(message: str, insert: InsertStatement, at: Named) -> QueryError:
     return QueryError(pointed(message, insert.text, at.place))

@@ -8,6 +8,7 @@ from typing import Any
 from tidewheel.duck import statement_time
 from tidewheel.duck.error_text import pointed
 from tidewheel.duck.parser import LONG
+from tidewheel.engine.operations import ListTables
 from tidewheel.engine.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
@@ -17,7 +18,7 @@ from tidewheel.sql import statement_cache
 from tidewheel.sql.answer import answered
 from tidewheel.sql.apart_reading import parsed_apart
 from tidewheel.sql.asking import Asking
-from tidewheel.sql.ddl import SYSTEM, Insert
+from tidewheel.sql.ddl import SYSTEM, InsertStatement
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.execution import Inputs
 from tidewheel.sql.identifiers import meant, unknown
@@ -52,13 +53,13 @@ def ask(
     statement = parse(text) if len(text) <= LONG else parsed_apart(text, text, limits, asking)
     if isinstance(statement, Statement):
         return _read(engine, statement, values, limits, asking)
-    if values and not isinstance(statement, Insert):
+    if values and not isinstance(statement, InsertStatement):
         raise QueryError("this statement takes no parameters: names and types are written into it")
     unlimited = replace(limits, rows=NEVER)  # of rows that are returned
     return changed(engine, statement, lambda insert: _read(engine, _rows_of(insert, limits, asking), values, unlimited, asking))
 
 
-def _rows_of(insert: Insert, limits: Limits, asking: Asking) -> Statement:
+def _rows_of(insert: InsertStatement, limits: Limits, asking: Asking) -> Statement:
     """The statement that makes the rows of an INSERT."""
     found = remembered(insert.rows, insert.text) if len(insert.rows) <= LONG else parsed_apart(insert.rows, insert.text, limits, asking)
     assert isinstance(found, Statement)
@@ -114,7 +115,7 @@ def _pinned(engine: Engine, statement: Statement) -> dict[str, PinnedTable]:
 
 def _meant(engine: Engine, statement: Statement) -> list[str]:
     """The names of the tables that there are, without those that are only common table expressions."""
-    known = engine.tables()
+    known = engine.do(ListTables())
     found: dict[str, None] = {}
     for reference in statement.tables:
         name = meant(reference.name, known, statement.original, reference.place)

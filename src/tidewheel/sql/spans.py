@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.duck.nodes import Node, arguments, cast_to
-from tidewheel.sql import predicates as where
+from tidewheel.model import conditions as where
 
 Span = tuple[int | None, int | None]
 Value = Callable[[Node], pa.Scalar | None]

@@ -95,5 +95,5 @@ class StatementResult(Result):
         return self._rows is not None
 
     def _spec(self) -> TableSpec:
-        """Something to call it by."""
+        """A table definition without columns: errors and limits name the statement by it."""
         return TableSpec(", ".join(self.generations) or "statement", pa.schema([]), TimeAxis("", "us"), ColumnKey(""), "1 hour", ())

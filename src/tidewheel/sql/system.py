@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tidewheel.engine.operations import DescribeTable, GetMetrics, GetServers, GetState, GetStreams, ListTables, ReadRejects, TakePin, Unpin
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, NotFoundError, QueryError
 from tidewheel.model.delivery import Pin
@@ -42,7 +43,7 @@ def system_table(engine: Engine, name: str) -> pa.Table | Streamed:
     columns, rows = found
     schema = pa.schema(list(columns.items()))
     if rows is _rejects:
-        kept = list(_each(engine, lambda table: table.rejects(ordered=False)))  # of this moment, and read when they are asked for
+        kept = list(_each(engine, lambda table: table.ask(ReadRejects(ordered=False))))  # of this moment, and read when they are asked for
         return Streamed(schema, lambda: _rejected(kept, schema))
     values: list[list[Any]] = [[] for _ in columns]
     for row in rows(engine):
@@ -53,14 +54,14 @@ def system_table(engine: Engine, name: str) -> pa.Table | Streamed:
 
 def _each(engine: Engine, tell: Callable[[TableEngine], T]) -> Iterator[tuple[TableSpec, T]]:
     """What each table tells."""
-    for name in engine.tables():
+    for name in engine.do(ListTables()):
         try:
             table = engine.table(name)
             told = tell(table)
         except NotFoundError:  # it was dropped just now
             continue
         except ClosedError:
-            engine.tables()  # raises if it was the warehouse that was closed
+            engine.do(ListTables())  # raises if it was the warehouse that was closed
             continue
         yield table.spec, told
 
@@ -78,7 +79,7 @@ def _rule(spec: TableSpec) -> str:
 
 
 def _tables(engine: Engine) -> Rows:
-    for spec, state in _each(engine, lambda table: table.state()):
+    for spec, state in _each(engine, lambda table: table.do(GetState())):
         yield (
             spec.name, ", ".join(spec.key.columns), _rule(spec), spec.time.column, spec.time.unit, spec.partition, len(spec.schema),
             state.rows, state.fresh_rows, state.historical_rows, state.chunks, state.trees, state.sealed, state.memory_bytes,
@@ -93,14 +94,21 @@ def _columns(engine: Engine) -> Rows:
             yield spec.name, column.name, i + 1, str(column.type), column.nullable and not key and not time, key, time, spec.field_ids[i]
 
 
+def _statistics(engine: Engine) -> Rows:
+    for _, described in _each(engine, lambda table: table.do(DescribeTable())):
+        for c in described.columns:
+            least, greatest = (None if value is None else str(value) for value in (c.least, c.greatest))
+            yield described.table, c.name, c.type, described.rows, c.nulls, least, greatest, c.distinct
+
+
 def _records(engine: Engine) -> Iterator[tuple[TableSpec, ChunkRecord]]:
     for spec, pin in _each(engine, _pin):
         yield from ((spec, chunk) for chunk in pin.chunks)
 
 
 def _pin(table: TableEngine) -> Pin:
-    pin = table.pin(Query())
-    table.unpin(pin.id)
+    pin = table.do(TakePin(Query()))
+    table.do(Unpin(pin.id))
     return pin
 
 
@@ -128,19 +136,19 @@ def _partitions(engine: Engine) -> Rows:
 
 
 def _servers(engine: Engine) -> Rows:
-    for spec, servers in _each(engine, lambda table: table.server_states()):
+    for spec, servers in _each(engine, lambda table: table.do(GetServers())):
         for s in servers:
             yield spec.name, s.server, s.key_lo, parsed(s.prefix).shared, s.fresh_rows, s.late_rows, s.memory_bytes
 
 
 def _streams(engine: Engine) -> Rows:
-    for spec, streams in _each(engine, lambda table: table.stream_states()):
+    for spec, streams in _each(engine, lambda table: table.do(GetStreams())):
         for s in streams:
             yield spec.name, s.stream, s.batch, s.rows, s.flushed
 
 
 def _metrics(engine: Engine) -> Rows:
-    for spec, counted in _each(engine, lambda table: table.metrics()):
+    for spec, counted in _each(engine, lambda table: table.do(GetMetrics())):
         for field in fields(counted):
             yield spec.name, field.name, float(getattr(counted, field.name))
 
@@ -204,6 +212,13 @@ TABLES: dict[str, tuple[dict[str, pa.DataType], Callable[[Engine], Rows]]] = {
             "is_time": _BOOL, "field_id": _INT,
         },
         _columns,
+    ),
+    "statistics": (
+        {
+            "table_name": _TEXT, "column_name": _TEXT, "type": _TEXT, "rows": _INT, "nulls": _INT, "least": _TEXT, "greatest": _TEXT,
+            "distinct_estimate": _INT,
+        },
+        _statistics,
     ),
     "chunks": (
         {

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.model.arrays import take_rows
+from tidewheel.model.conditions import Both, Condition, columns_of
 from tidewheel.model.query import Plan, Stats
+from tidewheel.read.boxes import Bounds
+from tidewheel.read.condition_bounds import bounds_of, queries_of
+from tidewheel.read.condition_mask import kept
 from tidewheel.read.limits import Cancellable
-from tidewheel.sql.bounds import bounds_of, queries_of
-from tidewheel.sql.boxes import Bounds
-from tidewheel.sql.predicates import Both, Condition, columns_of, mask
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Which rows of a batch to keep: those where it is true."""
@@ -34,8 +34,9 @@ class Scan:
         parts: Mapping[str, str] | None = None,
         **limits: Any,
     ) -> None:
-        """`keep` decides about rows if `condition` says less than what was asked; else the condition does. Of rows that do not satisfy
-        `narrow` it does not matter whether they come. `bounds`: those of the condition, if they are known.
+        """`keep` decides about rows, in this process, if `condition` says less than what was asked; else each query carries the condition,
+        and rows that do not satisfy it stay where they are. Rows that do not satisfy `narrow` may be left out or returned: no answer
+        depends on them. `bounds`: those of the condition, if they are known.
 
         Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
         nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.
@@ -45,16 +46,17 @@ class Scan:
         self.columns = list(columns)
         if bounds is None:
             bounds = bounds_of(condition if narrow is None else narrow if condition is None else Both(condition, narrow), spec)
-        self._keep: Keep | None = None
-        more: tuple[str, ...] = ()
-        if condition is not None and not bounds.exact:
+        undecided = condition is not None and not bounds.exact
+        self._keep = keep if undecided else None
+        read = list(self.columns)
+        if self._keep is not None and condition is not None:
             named = columns_of(condition)
-            more = tuple(spec.schema.names) if named is None else named
-            self._keep = keep or (lambda batch: mask(condition, batch))
-        read = [*self.columns, *(name for name in more if name not in self.columns)]
-        self._counts = not read and self._keep is None
-        self.folded = parts is not None and self._keep is None and not self._counts
+            read += [name for name in (spec.schema.names if named is None else named) if name not in read]
+        self._counts = not read and not undecided
+        self.folded = parts is not None and not undecided and not self._counts
         wanted: dict[str, Any] = {"aggregate": parts} if self.folded else {"columns": read or [spec.time.column]}
+        if undecided and keep is None:
+            wanted["condition"] = condition
         self._results = [table.query(query) for query in queries_of(bounds, spec, **wanted, **limits)]
 
     @property
@@ -71,10 +73,13 @@ class Scan:
         """Of all its queries together."""
         return total([result.stats for result in self._results])
 
-    def most_rows(self) -> int | None:
-        """The most rows that it can have; None if that is not known before they are read."""
+    def most_rows(self) -> int:
+        """The most rows that it can have."""
         known = [result.known_rows() for result in self._results]
-        return None if None in known else sum(rows for rows in known if rows is not None)
+        return sum(
+            sum(one.rows for one in result.plan.subqueries) if rows is None else rows
+            for rows, result in zip(known, self._results, strict=True)
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches()
@@ -88,7 +93,7 @@ class Scan:
                 continue
             for batch in result._batches(whole and self._keep is None, of):
                 if self._keep is not None:
-                    batch = _kept(batch, self._keep(batch))
+                    batch = kept(batch, self._keep(batch))
                 if batch.num_rows:
                     yield batch if self.folded or batch.schema.names == self.columns else batch.select(self.columns)
 
@@ -101,15 +106,6 @@ class Scan:
 def _rows_alone(rows: int) -> pa.RecordBatch:
     """A batch of so many rows, and of no column."""
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
-
-
-def _kept(batch: pa.RecordBatch, keep: pa.BooleanArray) -> pa.RecordBatch:
-    if keep.true_count == len(keep):
-        return batch
-    try:
-        return batch.filter(keep)
-    except pa.ArrowNotImplementedError:  # Arrow cannot filter every type
-        return take_rows(batch, keep.fill_null(False).to_numpy(zero_copy_only=False).nonzero()[0])
 
 
 def total(stats: Sequence[Stats]) -> Stats:

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.duck.internals import ArrowScanSource, FilterNode
+from tidewheel.model.conditions import Condition, all_of
 from tidewheel.model.schema import TableSpec
 from tidewheel.sql.duck_filters import condition_of
-from tidewheel.sql.predicates import Condition, all_of
 
 Open = Callable[[TableSpec, list[str], Condition | None], Iterable[pa.RecordBatch]]
 """Begins a scan of a table: with these columns, of the rows that satisfy a condition."""

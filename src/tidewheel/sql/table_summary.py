@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from tidewheel.model.pieces import KMAX, KMIN, ROWS, TMAX, TMIN
 from tidewheel.model.query import Query
-from tidewheel.model.schema import ColumnKey, TableSpec
-from tidewheel.model.times import DATE_UNITS
+from tidewheel.model.schema import TableSpec
 from tidewheel.read.result import Result
 
 if TYPE_CHECKING:
@@ -90,7 +89,10 @@ def standing_for(
     version: Version, spec: TableSpec, names: tuple[str, ...], ask: Callable[[Version, Query], Result]
 ) -> tuple[pa.Table, int] | None:
     """Rows with the least and greatest values of some columns, and how many rows the table has; None if chunks do not know that."""
-    from tidewheel.read.pinned import split  # here: a process that only parses needs none of its kernels, which take long to load
+    from tidewheel.read.describe import (
+        values_of_codes,  # here: a process that only parses needs none of its kernels, which take long to load
+    )
+    from tidewheel.read.pinned import split
 
     columns = [_column(name, spec) for name in names]
     if None in columns:
@@ -104,7 +106,7 @@ def standing_for(
     for field in fields:
         lo, hi = (TMIN, TMAX) if field.name == spec.time.column else (KMIN, KMAX)
         codes = pa.array(regions[:, [lo, hi]].reshape(-1), pa.int64())
-        ends.append(codes.cast(pa.int32()).cast(field.type) if field.type == pa.date32() else codes.cast(field.type))
+        ends.append(values_of_codes(codes, field.type))
     schema = pa.schema(fields)
     fresh = ask(rest, Query(columns=schema.names, max_rows=float("inf"))).to_arrow()
     rows = int(regions[:, ROWS].sum()) + fresh.num_rows
@@ -113,13 +115,7 @@ def standing_for(
 
 def _column(name: str, spec: TableSpec) -> str | None:
     """The column whose codes are its values, by its name in whatever case."""
-    alike = [field for field in spec.schema if field.name.lower() == name.lower()]
-    if len(alike) != 1:
-        return None
-    field = alike[0]
-    if field.name == spec.time.column:
-        return str(field.name)
-    t = pa.types
-    whole = t.is_signed_integer(field.type) or t.is_timestamp(field.type) or field.type in DATE_UNITS
-    whole = whole or t.is_unsigned_integer(field.type) and field.type.bit_width < 64
-    return str(field.name) if isinstance(spec.key, ColumnKey) and field.name == spec.key.column and whole else None
+    from tidewheel.read.describe import column_of_codes
+
+    alike = [field.name for field in spec.schema if field.name.lower() == name.lower()]
+    return str(alike[0]) if len(alike) == 1 and column_of_codes(spec, alike[0]) else None

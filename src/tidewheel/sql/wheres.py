@@ -15,12 +15,12 @@ from tidewheel.duck.evaluator import ROWS
 from tidewheel.duck.nodes import Node, walk
 from tidewheel.duck.parser import lone, text_of, tree_of
 from tidewheel.errors import QueryError
+from tidewheel.model.conditions import all_of
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
-from tidewheel.sql.bounds import bounds_of
-from tidewheel.sql.boxes import Box, around
+from tidewheel.read.boxes import Box, around
+from tidewheel.read.condition_bounds import bounds_of
 from tidewheel.sql.constants import NotDirectError
-from tidewheel.sql.predicates import all_of
 from tidewheel.sql.prepared import Given, Reader
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import conjuncts

@@ -1,1 +1,1 @@
-"""What people touch: the command line and the demo. Thin; the decisions are made below."""
+"""Surfaces for people: the command line and the shell. Thin; the decisions are made below."""

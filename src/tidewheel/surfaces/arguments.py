@@ -1,4 +1,4 @@
-"""What command lines are made of: the parser, the flags that commands share, and the values that flags take.
+"""Parts of command lines: the parser, the flags that commands share, and the values that flags take.
 
 Nothing heavy is imported here: `--help` answers at once.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 Commands = Any
-"""What argparse calls the holder of sub-commands, and has no public name for."""
+"""The holder of sub-commands, for which argparse has no public name."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **{**as_written, **options})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """What was said, or `SystemExit` after an error was told."""
+        """The parsed options, or `SystemExit` after an error was printed."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             told = commands_of(self).get(getattr(options, "command", None) or "", self)
@@ -66,14 +66,14 @@ def flags_of(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def debug() -> argparse.ArgumentParser:
-    """Of all commands. It may stand before or after the command: SUPPRESS keeps the second parser from undoing the first."""
+    """The flag of all commands. It may stand before or after the command: SUPPRESS keeps the second parser from undoing the first."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
     return shared
 
 
 def which() -> argparse.ArgumentParser:
-    """Of the commands that need a warehouse."""
+    """The flag of the commands that need a warehouse."""
     shared = argparse.ArgumentParser(add_help=False)
     named = os.environ.get("TIDEWHEEL_WAREHOUSE")
     shared.add_argument(
@@ -142,5 +142,5 @@ def name_list(text: str) -> list[str]:
 
 
 def examples(lines: Sequence[str]) -> str:
-    """What stands under `--help`."""
+    """The examples under `--help`."""
     return "\n  ".join(["example:" if len(lines) == 1 else "examples:", *lines])

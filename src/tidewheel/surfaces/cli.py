@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from tidewheel.errors import TidewheelError
 from tidewheel.surfaces import ingest_command
 from tidewheel.surfaces.arguments import Commands, Parser, debug, examples, which
-from tidewheel.surfaces.commands import backup, check, completion, create, demo, doctor, explain, restore, status, torture
+from tidewheel.surfaces.commands import backup, check, completion, create, demo, describe, doctor, explain, restore, status, torture
 from tidewheel.surfaces.shell import command_line as sql
 
 Add = Callable[[Commands, list[argparse.ArgumentParser]], None]
@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[Add, Run]] = {
     "ingest": (ingest_command.add, ingest_command.run),
     "sql": (sql.add, sql.run),
     "status": (status.add, status.run),
+    "describe": (describe.add, describe.run),
     "explain": (explain.add, explain.run),
     "check": (check.add, check.run),
     "backup": (backup.add, backup.run),

@@ -27,7 +27,7 @@ _TYPES = {f.name: str(f.type) for f in fields(Settings)}
 
 
 def settings_of(root: Path, environment: Mapping[str, str] | None = None) -> Settings | None:
-    """What was configured for this warehouse; None if nothing was. An unknown name or an impossible value is an error that says where."""
+    """The settings configured for this warehouse; None without any. An unknown name or an impossible value is an error that says where."""
     found: dict[str, Any] = {}
     path = root / FILE
     try:

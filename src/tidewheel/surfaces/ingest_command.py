@@ -171,7 +171,7 @@ def ending() -> Iterator[threading.Event]:
 
 
 def why(text: str) -> str:
-    """What went wrong, of a message that tells of Spark's innards as well."""
+    """The reason of a failure, out of a message that is mostly about Spark's innards."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if "tidewheel.errors." in line]
     if told:

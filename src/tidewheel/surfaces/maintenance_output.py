@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-import tidewheel as tw
-from tidewheel.env.progress import Progress as Bar
 from tidewheel.errors import OwnedError
 from tidewheel.maintenance.check import check as check_house
 from tidewheel.maintenance.check import closed
 from tidewheel.maintenance.restore import restore as restore_folder
-from tidewheel.model.report import CheckReport, Progress
+from tidewheel.model.report import CheckReport
 from tidewheel.surfaces.arguments import there
-from tidewheel.surfaces.configuration import settings_of
+from tidewheel.surfaces.progress_bar import bar, open_warehouse
 
 
 def check(root: Path, repair: bool, format_: str) -> int:
     """0: all is well, 1: there are problems."""
     root = root.expanduser().resolve()
     try:
-        with closed(root) as house, _bar("checking") as progress:
+        with closed(root) as house, bar("checking") as progress:
             report = check_house(house, repair, progress)
     except OwnedError:  # whoever has it open does it for us, and goes on meanwhile
-        with tw.open(root, settings=settings_of(root)) as wh, _bar("checking") as progress:
+        with open_warehouse(root) as wh, bar("checking") as progress:
             report = wh.check(repair=repair, progress=progress)
     if format_ == "json":
         print(json.dumps(report.to_dict(), indent=2))
@@ -40,13 +36,13 @@ def check(root: Path, repair: bool, format_: str) -> int:
 
 def backup(root: Path, folder: Path, verify: str) -> int:
     root = there(root)
-    with tw.open(root, settings=settings_of(root)) as wh, _bar("backing up") as progress:
+    with open_warehouse(root) as wh, bar("backing up") as progress:
         print(wh.backup(folder.expanduser().resolve(), verify=verify, progress=progress))
     return 0
 
 
 def restore(folder: Path, root: Path) -> int:
-    with _bar("restoring") as progress:
+    with bar("restoring") as progress:
         print(restore_folder(folder, root, progress=progress))
     return 0
 
@@ -62,24 +58,3 @@ def _show(report: CheckReport, console: Console) -> None:
         grid.add_row(f"{verdict}\n{p.kind}", escape(p.where), escape(p.what), escape(p.todo))
     console.print(report.summary, markup=False, soft_wrap=True)
     console.print(grid)
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Progress]:
-    """A progress bar on a terminal, for work that takes longer than a second."""
-    bar: Bar | None = None
-    seen = 0
-
-    def progress(done: int, total: int) -> None:
-        nonlocal bar, seen
-        if bar is None:
-            bar = Bar(what, total)
-            bar.__enter__()
-        bar.step(done - seen)
-        seen = done
-
-    try:
-        yield progress
-    finally:
-        with bar or nullcontext():
-            pass

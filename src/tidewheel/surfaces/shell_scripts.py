@@ -11,7 +11,7 @@ from pathlib import Path
 from tidewheel.surfaces.arguments import commands_of
 
 NOTHING, WORDS, FILES, OTHER = "nothing", "words", "files", "other"
-"""What comes after a flag: nothing, one of some words, a file or folder, something that cannot be completed."""
+"""The value that a flag takes: none, one of some words, a file or folder, something that cannot be completed."""
 
 _FILES = ("FILE", "DIR", "PATH", "ROOT", "SOURCE")
 """Metavars of values that are files, or may be."""
@@ -28,7 +28,7 @@ class Argument:
     metavar: str
     repeats: bool
     optional: bool
-    """It may stand without its value."""
+    """Whether the flag may stand without its value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What `tidewheel doctor` makes of what it found. Pure: facts in, verdicts out."""
+"""Verdicts of `tidewheel doctor` on the facts it found. Pure: facts in, verdicts out."""
 
 from __future__ import annotations
 

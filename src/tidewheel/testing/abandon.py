@@ -16,18 +16,20 @@ from tidewheel.cluster import current_engine
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.engine.local_engine import LocalEngine
 from tidewheel.env.faults import Crashed, FaultyDisk
+from tidewheel.testing.probe import owner_of
+from tidewheel.warehouse import Warehouse
 
 PATIENCE = 10.0
 """Seconds after which a thread that does not end counts as hung."""
 
 
-def abandon(engine: object, callers: Sequence[threading.Thread] = ()) -> None:
+def abandon(abandoned: Warehouse | LocalEngine, callers: Sequence[threading.Thread] = ()) -> None:
     """Stop using a warehouse without flushing, releasing or tidying anything; the next open in this process finds it unowned.
 
     Its disk should have crashed, or its threads may finish what they are at. `callers` are threads that may be inside a
     call: that call ends with an error, and they are waited for.
     """
-    assert isinstance(engine, LocalEngine)
+    engine = owner_of(abandoned) if isinstance(abandoned, Warehouse) else abandoned
     disk = engine.files.disk
     if isinstance(disk, FaultyDisk):
         disk.kill()

@@ -9,14 +9,15 @@ generation 0; the catalog gives them theirs when they are committed.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from tidewheel.chunk import names
-from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.clock import Clock
+from tidewheel.env.store import Store
 from tidewheel.errors import InputError, StagingLostError
+from tidewheel.index.run import Run
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
 from tidewheel.model.pieces import Shape
@@ -37,7 +38,7 @@ AWAITED = 600.0
 class Loads:
     """The bulk loads of one table. Every method may be called from any thread."""
 
-    def __init__(self, publisher: Publisher, flusher: Flusher, files: LocalFiles, replacing: threading.Lock) -> None:
+    def __init__(self, publisher: Publisher, flusher: Flusher, files: Store, replacing: threading.Lock) -> None:
         self._publisher = publisher
         self._flusher = flusher
         self._files = files
@@ -48,11 +49,11 @@ class Loads:
     def under_way(self) -> bool:
         """Whether somebody who began a load will be back soon; whoever comes later finds another owner."""
         folders = (names.staging_folder(job) for job in list(self._under_way))
-        return any(_age(self._files, folder) < AWAITED for folder in folders)
+        return any(_age(self._files, self._publisher.clock, folder) < AWAITED for folder in folders)
 
     def begin(self) -> Load:
         """What tasks need to know. The template is that of the moment; chunks made by an older one are as good."""
-        sweep(self._files)
+        sweep(self._files, self._publisher.clock)
         job = names.new_job(self._publisher.table.id)
         folder = names.staging_folder(job)
         self._files.make_folder(folder)
@@ -164,29 +165,26 @@ class Loads:
 
 def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
     """Rows as the trees would hold them if they were published with this generation."""
-    trees: dict[tuple[int, bool], Tree] = {}
+    lanes: dict[tuple[int, bool], list[Run]] = {}
     for server, late, run in placed:
         run.publish(generation)
-        tree = trees.get((server.number, late))
-        if tree is None:
-            tree = trees[server.number, late] = Tree(server.number, late, run.template, shape, 0.0)
-        tree.append(run)
-    return [tree.view() for tree in trees.values()]
+        lanes.setdefault((server.number, late), []).append(run)
+    return [Tree.of(server, late, runs[0].template, shape, runs).view() for (server, late), runs in lanes.items()]
 
 
-def _age(files: LocalFiles, folder: str) -> float:
+def _age(files: Store, clock: Clock, folder: str) -> float:
     """Seconds since the folder or a file in it was changed."""
-    return time.time() - max(map(files.modified, [folder, *files.list(folder)]))
+    return clock.now() - max(map(files.modified, [folder, *files.list(folder)]))
 
 
-def sweep(files: LocalFiles) -> None:
+def sweep(files: Store, clock: Clock) -> None:
     """Remove the folders of loads that nobody goes on with, by the age of their newest file."""
     for folder in files.folders(names.STAGING):
-        if names.is_ended(folder) or _age(files, folder) > STALE:
+        if names.is_ended(folder) or _age(files, clock, folder) > STALE:
             _remove(files, folder)
 
 
-def _remove(files: LocalFiles, folder: str) -> None:
+def _remove(files: Store, folder: str) -> None:
     """A task that has not heard yet that its job failed may go on to write: under another name, the folder is out of its reach."""
     if not names.is_ended(folder):
         ended = names.ended_folder(folder)

@@ -21,7 +21,7 @@ from tidewheel.chunk import names
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.index.run import EVERY_ROW, Batch, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template, leaves_for
+from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree
 from tidewheel.model.coders import key_coder
 from tidewheel.model.delivery import Load, Written
@@ -31,7 +31,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor, Rejected
 from tidewheel.write.arrange import Arranger
 from tidewheel.write.making import make_chunk
-from tidewheel.write.templates import better_template, first_template
+from tidewheel.write.templates import better_template, first_template, leaves_of
 
 
 class ChunkMaker:
@@ -86,7 +86,9 @@ class ChunkMaker:
     def _collect(self, rows: pa.RecordBatch) -> None:
         template = self._template
         if template is None:
-            self._template = template = self._first_template(Batch(rows, self._coders.first, self._shape))
+            sample = Batch(rows, self._coders.first, self._shape)
+            leaves = leaves_of(sample, self._load.chunk_bytes, self._load.leaf_rows)
+            self._template = template = first_template(sample, self._coders, leaves, self._shape)
         source = Batch(rows, template.coder, self._shape)
         self._runs.append(Run(source, EVERY_ROW, template, whole=True))
         self._bytes += source.bytes
@@ -94,18 +96,11 @@ class ChunkMaker:
         if self._bytes >= self._load.chunk_bytes:
             self._write()
 
-    def _first_template(self, sample: Batch) -> Template:
-        row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
-        return first_template(sample, self._coders, leaves_for(self._load.chunk_bytes // row_bytes, self._load.leaf_rows), self._shape)
-
     def _write(self) -> None:
         template = self._template
         assert template is not None
-        tree = Tree(0, True, template, self._shape, 0.0)
-        for run in self._runs:
-            tree.append(run)
+        view = Tree.of(0, True, template, self._shape, self._runs).view()
         self._runs, self._bytes = [], 0
-        view = tree.view()
         template = better_template(view, template, self._coders, self._load.leaf_rows) or template
         made = make_chunk(self._files, self._table, self._arranger, view, template, self._coders, self._shape)
         record, self._template = made

@@ -15,20 +15,21 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from tidewheel.catalog.access import CatalogWriter
 from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import Outcome
-from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.errors import FencedError, TidewheelError
 from tidewheel.index.version import Change, ChunkLike
 from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.write.pending import Pending, Room, failing, remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.tidy import EVERYWHERE, change_of
 
@@ -38,37 +39,12 @@ MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, KeyCoder], ChunkLike]
 MOST = 256
 """Tables that are committed together. Whoever drops a table, or copies a warehouse, waits for that long."""
 
-ROOM_BYTES = 4 << 20
-"""Of chunks that may be written and not committed. Two may, however large they are: while one is synced the next is written."""
-
-
-@dataclass(slots=True)
-class Written:
-    """Chunks that are written under their temporary names, and what is to be committed with them."""
-
-    publisher: Publisher
-    records: list[ChunkRecord]
-    job: FlushJob | None = None
-    mask: MaskRecord | None = None
-    deliveries: list[Delivery] = field(default_factory=list)
-    done: Outcome | None = None
-    """Somebody waits for it; a flush is tried again instead."""
-    reserved: Reservation | None = None
-    tidy: bool = False
-    """Nothing was written: only what nothing needs is to go."""
-    failure: Exception | None = None
-    """Why it is not part of its table; files that it still names are to be removed: none, once they may be committed."""
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.size = sum(record.bytes for record in self.records)
-
 
 @dataclass(slots=True)
 class _Step:
     """One table's part in a transaction, and what follows from it."""
 
-    written: Written
+    written: Pending
     change: Change
     commit: Commit
 
@@ -83,7 +59,7 @@ class Committer:
     def __init__(
         self,
         catalog: CatalogWriter,
-        files: LocalFiles,
+        files: Store,
         chunk: MakeChunk,
         epoch: int,
         clock: Clock,
@@ -106,8 +82,8 @@ class Committer:
         A Ctrl-C may come before one has gone from here; then it is gone as soon as nothing holds its frame any more."""
         self._committing = threading.Lock()
         """Held while files appear and a commit is made, so that none is half done when a table is dropped."""
-        self._written: SimpleQueue[Written | None] = SimpleQueue()
-        self._next: list[Written | None] = []
+        self._written: SimpleQueue[Pending | None] = SimpleQueue()
+        self._next: list[Pending | None] = []
         """Taken from the queue, and to be committed after what is committed now."""
         self._room = Room()
         self._tables: Callable[[], list[Publisher]] = list
@@ -128,9 +104,9 @@ class Committer:
 
     def flush(self, publisher: Publisher, records: list[ChunkRecord], job: FlushJob) -> None:
         """Commit the chunks of sealed trees, by and by. Waits while much is written and not committed."""
-        written = Written(publisher, records, job)
-        self._room.take(written.size)
-        self._written.put(written)
+        pending = Pending(publisher, records, job)
+        self._room.take(pending.size)
+        self._written.put(pending)
 
     def load(
         self,
@@ -145,9 +121,9 @@ class Committer:
         Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two.
         """
         done = Outcome()
-        written = Written(publisher, records, mask=mask, deliveries=list(deliveries), done=done, reserved=reserved)
+        pending = Pending(publisher, records, mask=mask, deliveries=list(deliveries), done=done, reserved=reserved)
         reserved.handed_over = True
-        self._written.put(written)  # no call in between: nothing interrupts it
+        self._written.put(pending)  # no call in between: nothing interrupts it
         while not done.wait(min(1.0, deadline.left())):
             if not self.thread.is_alive():  # it was closed meanwhile
                 publisher.check_open()
@@ -166,14 +142,14 @@ class Committer:
         match self._group():
             case []:
                 return False
-            case [Written(tidy=True) as one]:
+            case [Pending(tidy=True) as one]:
                 self.tidy(one.publisher)
             case group:
                 if self._commit_group(group):
                     self._again()
         return True
 
-    def _group(self) -> list[Written]:
+    def _group(self) -> list[Pending]:
         """What is committed next; nothing if there is nothing more to come."""
         first = self._next.pop() if self._next else self._take(wait=True)
         if first is None or first.tidy:
@@ -189,13 +165,13 @@ class Committer:
                 met.add(id(one.publisher))
         return group
 
-    def _take(self, wait: bool) -> Written | None:
+    def _take(self, wait: bool) -> Pending | None:
         one = self._written.get(wait)
         if one is not None and one.job is not None:
             self._room.give(one.size)
         return one
 
-    def _commit_group(self, group: list[Written]) -> bool:
+    def _commit_group(self, group: list[Pending]) -> bool:
         """Returns whether a flush failed."""
         try:
             with self._committing:
@@ -210,7 +186,7 @@ class Committer:
             raise
         return failed
 
-    def _conclude(self, one: Written) -> None:
+    def _conclude(self, one: Pending) -> None:
         """What waits for it is told how it ended; what nobody waits for is tried again."""
         failure, one.failure = one.failure, None  # its traceback leads back to here
         if failure is not None:
@@ -225,31 +201,31 @@ class Committer:
 
     # ---- steps 3 to 5 -----------------------------------------------------------------------------------
 
-    def _commit(self, group: list[Written]) -> None:
+    def _commit(self, group: list[Pending]) -> None:
         """Whatever goes wrong with one of them is its `failure`."""
         began = self._clock.monotonic()
         steps: list[_Step] = []
-        with _failing(group):
+        with failing(group):
             self._look()  # the folder may be another's
         for one in group if group[0].failure is None else ():
-            with _failing([one]):
+            with failing([one]):
                 steps.append(self._prepare(one))
-        with _failing([step.written for step in steps]):
+        with failing([step.written for step in steps]):
             for step, failure in zip(steps, self._files.appear_each([[r.file for r in step.commit.add] for step in steps]), strict=True):
                 step.written.failure = failure
         steps = _going(steps)
         self._register(steps)
         steps = _going(steps)
-        with _failing([step.written for step in steps]):
+        with failing([step.written for step in steps]):
             self._look()  # the catalog may be another's: then the log is all that is left, and stays
         for step in _going(steps):
-            with _failing([step.written]):
+            with failing([step.written]):
                 self._show(step)
                 publisher = step.written.publisher
                 publisher.metrics.flushes += len(step.commit.add)
                 publisher.metrics.flush_seconds += (self._clock.monotonic() - began) / len(group)
 
-    def _prepare(self, one: Written) -> _Step:
+    def _prepare(self, one: Pending) -> _Step:
         publisher, job = one.publisher, one.job
         if publisher.dropped:
             publisher.check_open()
@@ -322,7 +298,7 @@ class Committer:
                 self._look()
                 self._catalog.commit(commit)
                 self._look()
-            self._show(_Step(Written(publisher, []), change, commit))
+            self._show(_Step(Pending(publisher, []), change, commit))
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -336,7 +312,7 @@ class Committer:
         finally:
             self._keepers.discard(mine)  # in one step: an interrupt can come behind it, and is none too early
             for publisher in self._tables():  # by the commit thread: no interrupt comes between its commit and its swap
-                self._written.put(Written(publisher, [], tidy=True))
+                self._written.put(Pending(publisher, [], tidy=True))
 
     def _is_keeping(self) -> bool:
         return any(one() is not None for one in tuple(self._keepers))
@@ -365,43 +341,6 @@ class Committer:
 
     def chunk(self, publisher: Publisher, record: ChunkRecord) -> ChunkLike:
         return self._chunk(record, publisher.spec, publisher.shape, publisher.coders.of(record.prefix))
-
-
-class Room:
-    """How much is written and not taken by the commit thread: whoever writes waits for it before it hands over more."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._jobs = self._bytes = 0
-
-    def take(self, size: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs < 2 or self._bytes + size <= ROOM_BYTES)
-            self._jobs += 1
-            self._bytes += size
-
-    def give(self, size: int) -> None:
-        with self._changed:
-            self._jobs -= 1
-            self._bytes -= size
-            self._changed.notify_all()
-
-
-def remove(files: LocalFiles, records: Sequence[ChunkRecord]) -> None:
-    """Remove files that were not committed. Where that fails too, the next open of the warehouse sweeps them."""
-    with suppress(Exception):
-        for record in records:
-            files.remove(record.file)
-
-
-@contextmanager
-def _failing(group: Sequence[Written]) -> Iterator[None]:
-    """What goes wrong here is the failure of these, and of nobody else."""
-    try:
-        yield
-    except Exception as e:  # whatever it is: rows stay where they are, whoever waits is told, a flush is tried again
-        for one in group:
-            one.failure = e
 
 
 def _going(steps: list[_Step]) -> list[_Step]:

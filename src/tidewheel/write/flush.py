@@ -19,13 +19,14 @@ import numpy as np
 
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import Bell
-from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.index.run import Run
 from tidewheel.index.template import Template
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.settings import Settings
-from tidewheel.write.commit import Committer, remove
+from tidewheel.write.commit import Committer
+from tidewheel.write.pending import remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.templates import better_template
 
@@ -41,7 +42,7 @@ WRITERS = 2
 class Flusher:
     """The background threads of a warehouse that write; the first also seals what is old and re-divides what is skewed."""
 
-    def __init__(self, commits: Committer, files: LocalFiles, settings: Settings, clock: Clock) -> None:
+    def __init__(self, commits: Committer, files: Store, settings: Settings, clock: Clock) -> None:
         self.commits = commits
         """What becomes of that which is written. It runs for as long as this does."""
         self._files = files

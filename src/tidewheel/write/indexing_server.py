@@ -13,14 +13,14 @@ import numpy as np
 from tidewheel.errors import TidewheelError
 from tidewheel.index.run import Batch, RowNumbers, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import Template, divide, leaves_for
+from tidewheel.index.template import Template, divide
 from tidewheel.index.tree import Tree
 from tidewheel.index.version import ChunkLike
 from tidewheel.model.codes import Codes
 from tidewheel.model.pieces import TMIN, Shape
 from tidewheel.model.times import INT64_MIN
 from tidewheel.settings import Settings
-from tidewheel.write.templates import ENOUGH, first_template
+from tidewheel.write.templates import ENOUGH, first_template, leaves_of
 
 MORE = 8
 """So many times as many rows make a better template than those that it was made of."""
@@ -48,16 +48,14 @@ class IndexingServer:
 
     def begin(self, sample: Batch, before: ChunkLike | None) -> None:
         """Make the first template: from the server's last chunk if there is one, else from the first batch that arrives."""
-        rows = sample.data.num_rows
-        row_bytes = max(1, sample.bytes // max(1, rows))
-        leaves = leaves_for(self.settings.chunk_bytes // row_bytes, self.settings.leaf_rows)
+        leaves = leaves_of(sample, self.settings.chunk_bytes, self.settings.leaf_rows)
         if before is not None:
             with suppress(TidewheelError):  # one that cannot be read is no reason to refuse rows
                 self.use(Template(divide(before.codes(), leaves), before.coder))
                 self.learn_late([before.times()])
                 return
         self.use(first_template(sample, self.coders, leaves, self.shape))
-        self.made_of = rows
+        self.made_of = sample.data.num_rows
 
     def outgrows(self, rows: int) -> bool:
         """Whether a batch of so many rows tells so much more than the one the template was made of that it should be made of that."""

@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env import deadline
-from tidewheel.env.local_files import Appender, LocalFiles
+from tidewheel.env.appender import Appender
+from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, NotSyncedError, StorageError
 from tidewheel.index.run import Run
 from tidewheel.model.arrays import has_dictionary

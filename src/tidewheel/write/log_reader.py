@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.env.local_files import LocalFiles
+from tidewheel.env.store import Store
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
@@ -64,7 +65,7 @@ class _Found:
         return bool(self.segment.records)
 
 
-def segment_names(files: LocalFiles, table_id: int) -> list[str]:
+def segment_names(files: Store, table_id: int) -> list[str]:
     """The segments of a table's log, in the order they were written."""
     found = [(names.segment_of(file), file) for file in files.list(names.log_folder(table_id))]
     return [file for at, file in sorted((at, file) for at, file in found if at is not None)]

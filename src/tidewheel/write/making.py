@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidewheel.chunk.format import zoned_columns
-from tidewheel.chunk.writer import Origin, WriteOnce, write_chunk
+from tidewheel.chunk.writer import Origin, write_chunk
+from tidewheel.env.store import WriteOnce
 from tidewheel.index.table_coders import Coders
 from tidewheel.index.template import Template
 from tidewheel.index.tree import TreeView

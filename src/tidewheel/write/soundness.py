@@ -10,6 +10,7 @@ fault of its rows, because everything around it can still be read; anything else
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -263,7 +264,7 @@ def _with_nulls(array: pa.Array, bad: Mask) -> Iterator[pa.Array]:
 def _fault(array: pa.Array) -> str | None:
     """What is wrong with an array, its text aside."""
     if not _starts_inside(array):
-        return "it starts before its buffers"
+        return "it starts before its buffers, or something in it has a negative length"
     try:
         array.validate()
         if _is_valid(array):
@@ -287,21 +288,30 @@ def _said(data: Any) -> str:
         data.validate(full=True)
     except pa.ArrowException as e:
         return " ".join(str(e).split())
-    return "one of its arrays starts before its buffers"
+    return "one of its arrays starts before its buffers, or has a negative length"
+
+
+class _Exported(ctypes.Structure):
+    """The head of an array as Arrow hands it to other languages. To look at it reads nothing of the array itself."""
+
+
+_Exported._fields_ = [
+    ("length", ctypes.c_int64), ("null_count", ctypes.c_int64), ("offset", ctypes.c_int64), ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64), ("buffers", ctypes.c_void_p), ("children", ctypes.POINTER(ctypes.POINTER(_Exported))),
+    ("dictionary", ctypes.POINTER(_Exported)),
+]  # fmt: skip
 
 
 def _starts_inside(array: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether no offset of it is negative. Arrow's own validation does not look."""
+    """Whether no offset and no length in it is negative, however deep. Arrow's own validation does not look at offsets, and ends the
+    process when a child of negative length is taken in the hand; so none is."""
     if isinstance(array, pa.ChunkedArray):
         return all(map(_starts_inside, array.chunks))
-    if array.offset < 0:
+    capsule = array.__arrow_c_array__()[1]
+    return _is_positive(_Exported.from_address(address_of(capsule, b"arrow_array")))
+
+
+def _is_positive(array: Any) -> bool:
+    if array.offset < 0 or array.length < 0 or (array.dictionary and not _is_positive(array.dictionary.contents)):
         return False
-    if isinstance(array, pa.ExtensionArray):
-        return _starts_inside(array.storage)
-    if isinstance(array, pa.StructArray):
-        return all(_starts_inside(array.field(i)) for i in range(array.type.num_fields))
-    if isinstance(array, pa.DictionaryArray):
-        return _starts_inside(array.indices) and _starts_inside(array.dictionary)
-    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray, pa.LargeListViewArray)):
-        return _starts_inside(array.values)
-    return True
+    return all(_is_positive(array.children[i].contents) for i in range(array.n_children))

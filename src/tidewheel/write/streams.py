@@ -17,6 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tidewheel.catalog.access import CatalogReader
+from tidewheel.env.expiring import Expiring
 from tidewheel.errors import InputError, NotSyncedError, StagingLostError
 from tidewheel.model.dead_letters import HIDDEN, ORIGIN, split
 from tidewheel.model.delivery import Ack, SliceId, Staged, Written
@@ -37,7 +38,7 @@ RUNS = 16
 """Runs of a stream that are remembered, so that tasks of an old one are told from those of a new one."""
 
 STREAMS = 1000
-"""Streams of a table that this is done for: those that were seen last."""
+"""Streams of a table whose runs are remembered: the most recent ones."""
 
 AWAITED = 600.0
 """Seconds that an owner which nobody else uses waits for the commit of a slice."""
@@ -55,7 +56,6 @@ class _Slice:
     rejected: list[Rejected]
     rows: int
     bytes: int
-    since: float
 
 
 class Streams:
@@ -76,11 +76,12 @@ class Streams:
         self._acceptor = acceptor
         self._catalog = catalog
         self._rejects = rejects
-        self._staged: dict[SliceId, _Slice] = {}
+        # bad rows of a load wait as long as it takes
+        self._staged: Expiring[SliceId, _Slice] = Expiring(publisher.clock, EXPIRES, stays=lambda slice_id: loads.knows(slice_id.run))
         self._runs: dict[str, list[str]] = {}
         """The last runs of each stream, in the order they were first seen."""
         self._lock = threading.Lock()
-        """Guards what is staged."""
+        """Guards the runs: a slice is staged only while its run is known to be the newest."""
         self._turn = threading.Lock()
         """Batches are committed one after the other: whoever is told "duplicate" can rely on the first one being in."""
         self._last: dict[str, int] = {}
@@ -94,9 +95,8 @@ class Streams:
         """Take a slice in. The same slice again takes the place of the first; a newer run of a stream drops the slices of older ones,
         and those can stage no more."""
         publisher = self._publisher
-        now = publisher.clock.monotonic()
-        self._enter(slice_id, now)
-        held = _Slice([], [], 0, 0, now)
+        self._enter(slice_id)
+        held = _Slice([], [], 0, 0)
         position = 0
         for batch in batches:
             unreadable = unreadable_text(batch, publisher.spec.name)
@@ -119,14 +119,14 @@ class Streams:
             self._check_room(slice_id, held)
         with self._lock:
             self._check_current(slice_id.stream, slice_id.run)
-            self._staged[slice_id] = held
+            self._staged.put(slice_id, held)
         return Staged(held.rows, len(held.rejected))
 
     def _check_room(self, slice_id: SliceId, held: _Slice) -> None:
         """A batch becomes visible at once, so all of it is in memory at once."""
         most = self._publisher.settings.max_batch_bytes
-        with self._lock:  # without attempts whose place this one may take
-            size = held.bytes + sum(one.bytes for id_, one in self._staged.items() if _beside(id_, slice_id))
+        # without attempts whose place this one may take
+        size = held.bytes + sum(one.bytes for id_, one in self._staged.items() if _beside(id_, slice_id))
         if size > most:
             raise InputError(
                 f"table {self._publisher.spec.name!r}: batch {slice_id.batch} of stream {slice_id.stream} has more than {most:,} bytes of "
@@ -134,7 +134,7 @@ class Streams:
                 "or load history in bulk with df.write"
             )
 
-    def _enter(self, incoming: SliceId, now: float) -> None:
+    def _enter(self, incoming: SliceId) -> None:
         """A run that was never seen is the newest of its stream. Drops what older runs left, and what nobody will commit any more."""
         with self._lock:
             runs = self._runs.setdefault(incoming.stream, [])
@@ -144,10 +144,8 @@ class Streams:
                 while len(self._runs) > STREAMS:
                     del self._runs[next(iter(self._runs))]
             self._check_current(incoming.stream, incoming.run)
-            for id_, held in list(self._staged.items()):
-                is_old = now - held.since > EXPIRES and not self._loads.knows(id_.run)  # bad rows of a load wait as long as it takes
-                if is_old or (id_.stream == incoming.stream and id_.run != incoming.run):
-                    del self._staged[id_]
+            self._staged.drop(lambda id_: id_.stream == incoming.stream and id_.run != incoming.run)
+            self._staged.sweep()
 
     def _check_current(self, stream: str, run: str) -> None:
         """Called with the lock held."""
@@ -157,16 +155,12 @@ class Streams:
 
     def abort(self, stream: str, run: str, batch: int) -> None:
         """Drop what was staged for a batch."""
-        with self._lock:
-            for id_ in [i for i in self._staged if (i.stream, i.run, i.batch) == (stream, run, batch)]:
-                del self._staged[id_]
+        self._staged.drop(lambda id_: (id_.stream, id_.run, id_.batch) == (stream, run, batch))
 
     @property
     def awaited(self) -> bool:
         """Whether slices wait for a commit that can still be expected."""
-        now = self._publisher.clock.monotonic()
-        with self._lock:
-            return any(now - held.since <= AWAITED for held in self._staged.values())
+        return self._staged.touched_within(AWAITED)
 
     # ---- committing -------------------------------------------------------------------------------------
 
@@ -180,7 +174,7 @@ class Streams:
             else:
                 parts = {one: self._slice(one) for one in slices}
                 ack = self._load(stream, batch, parts, written) if written else self._deliver(stream, batch, parts)
-            self._forget(stream, batch)
+            self._staged.drop(lambda id_: id_.stream == stream and id_.batch <= batch)
             for one in written:
                 self._loads.abort(one.job)
             return ack
@@ -281,19 +275,13 @@ class Streams:
         return self._last[stream]
 
     def _slice(self, slice_id: SliceId) -> _Slice:
-        with self._lock:
-            found = self._staged.get(slice_id)
+        found = self._staged.get(slice_id)
         if found is None:
             raise StagingLostError(
                 f"table {self._publisher.spec.name!r}: slice {slice_id.partition} (attempt {slice_id.attempt}) of batch {slice_id.batch} "
                 "is not with this owner: it was restarted since, or the slice waited too long. Nothing was inserted; send the batch again"
             )
         return found
-
-    def _forget(self, stream: str, batch: int) -> None:
-        with self._lock:
-            for id_ in [i for i in self._staged if i.stream == stream and i.batch <= batch]:
-                del self._staged[id_]
 
 
 def _beside(one: SliceId, other: SliceId) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidewheel.index.run import Batch, Run
 from tidewheel.index.table_coders import Coders
-from tidewheel.index.template import PAYS, Template, divide, skew
+from tidewheel.index.template import PAYS, Template, divide, leaves_for, skew
 from tidewheel.index.tree import TreeView, all_codes, counts_per_leaf
 from tidewheel.model.arrays import take
 from tidewheel.model.codes import KeyCoder
@@ -37,6 +37,12 @@ SMALL_SAMPLE = 1 << 15
 SAMPLE_BYTES = 1 << 20
 """And bytes of them, once there are as many keys as in LEAST_SAMPLE."""
 LEAST_SAMPLE = 1 << 10
+
+
+def leaves_of(sample: Batch, chunk_bytes: int, leaf_rows: int) -> int:
+    """How many leaves a chunk of rows like these has."""
+    row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
+    return leaves_for(chunk_bytes // row_bytes, leaf_rows)
 
 
 def first_template(sample: Batch, coders: Coders, leaves: int, shape: Shape) -> Template:

@@ -1,4 +1,4 @@
-"""What carries the fleet's files into the table: Spark, or without it a thread of this process. Either deletes what it has loaded."""
+"""Carriers of the fleet's files into the table: Spark, or without it a thread of this process. Either deletes what it has loaded."""
 
 from __future__ import annotations
 

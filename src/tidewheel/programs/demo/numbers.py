@@ -21,7 +21,7 @@ _RATE_OVER = 3.0  # seconds: long enough for the gaps between Spark's batches no
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     seconds: float = 45.0
     rows_per_second: int = 20_000
@@ -32,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the fleet has sent so far."""
+    """Counts of what the fleet has sent so far."""
 
     reports: int = 0
     late: int = 0
@@ -79,7 +79,7 @@ class Numbers:
     """Queries and lags up to the end of each second."""
 
     def heard(self, said: Mapping[str, Any]) -> None:
-        """What the watcher says."""
+        """Take in a message of the watcher."""
         self.queries += said["ms"]
         self.rows_read += said["rows"]
         self.lags = self.lags + Counter({int(step): rows for step, rows in said["lags"].items()})  # a new one: others may be reading

@@ -65,7 +65,7 @@ def deliver(folder: Path, number: int, delivery: Delivery) -> None:
 
 
 def taxis(rate: int) -> int:
-    """How many it takes for so many reports a second."""
+    """The number of taxis that send so many reports a second."""
     return max(1, round(rate * PERIOD))
 
 

@@ -1,4 +1,4 @@
-"""What the demo says when it is over: the proof that no row is missing, in sentences what was seen, and what to try next."""
+"""The end of the demo: the proof that no row is missing, the observations in sentences, and commands to try next."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from tidewheel.model.figures import counted, size
 from tidewheel.programs.demo.numbers import Numbers, Request, Sent
 from tidewheel.programs.demo.sender import PERIOD, taxis
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What queries found at the end."""
+    """Findings of the queries at the end."""
 
     found: int
     different: int
@@ -30,7 +31,7 @@ class Proof:
     late: int
     rejected: int
     reasons: tuple[tuple[int, str], ...]
-    """How many of them, and an example."""
+    """Reasons, each with its number of rejects and an example."""
 
     def whole(self, sent: Sent) -> bool:
         """Every report is there, once: as a row, or among the rejects."""
@@ -66,7 +67,7 @@ def verdict(sent: Sent, proof: Proof) -> str:
 
 
 def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, before: TableState, after: TableState) -> list[str]:
-    """What was seen, in plain words. `before` and `after` are the table's states around the last flush."""
+    """The observations in plain words. `before` and `after` are the table's states around the last flush."""
     sent = numbers.sent
     lag, lag99 = numbers.lag()
     p50, p99 = numbers.latency()
@@ -89,7 +90,7 @@ def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, be
     say.append(
         f"Every answer saw one picture of fresh and old rows. At the end {before.fresh_rows:,} were still indexed in memory and "
         f"{before.historical_rows:,} in chunks, which are Arrow files; now all are in {counted(after.chunks, 'chunk')}, "
-        f"{after.disk_bytes / 1e6:,.1f} MB, {after.disk_bytes / max(after.historical_rows, 1):.0f} bytes a row."
+        f"{size(after.disk_bytes)}, {after.disk_bytes / max(after.historical_rows, 1):.0f} bytes a row."
     )
     if sent.late:
         say.append(
@@ -126,15 +127,10 @@ def next_steps(request: Request) -> list[str]:
 
 
 def programs() -> tuple[str, str]:
-    """How to call the command and its Python from here: by name if the PATH leads to them, else by path (`make demo` activates nothing)."""
+    """Words that call the command and its Python: by name if the PATH leads to them, else by path (`make demo` activates nothing)."""
     folder = os.path.dirname(sys.executable)
     if os.path.dirname(shutil.which("python") or "") == folder:
         return "tidewheel", "python"
     near = os.path.relpath(folder)
     shown = folder if near.startswith("..") else near
     return os.path.join(shown, "tidewheel"), os.path.join(shown, "python")
-
-
-def counted(n: int, word: str, words: str = "") -> str:
-    """'1 row', '1,200 rows'."""
-    return f"{n:,} {word if n == 1 else words or word + 's'}"

@@ -1,10 +1,11 @@
-"""What the demo shows while it runs: in place on a terminal, as plain lines elsewhere."""
+"""The demo's screen while it runs: in place on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -14,33 +15,28 @@ from rich.spinner import Spinner
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tidewheel import terminal
+from tidewheel.model.figures import amount, counted
 from tidewheel.programs.demo.numbers import Numbers, Request
+from tidewheel.terminal import Board, facts_line
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDE = 24  # characters of a bar, and seconds that a sparkline shows
 
 
 class Screen:
-    """Used by the main thread only."""
+    """Used by the main thread only. A context manager, while the numbers are shown."""
 
     def __init__(self, console: Console, request: Request) -> None:
         self._console = console
         self._request = request
-        self._live: Live | None = None
-        self._every = 2.0 if request.seconds < 15 else 5.0
-        self._line_at = 0.0
+        self._board = Board(console, 2.0 if request.seconds < 15 else 5.0, at_once=True)
 
     def say(self, text: str, style: str = "") -> None:
-        self._console.print(text, style=style, markup=False, soft_wrap=not self._console.is_terminal)
+        terminal.say(self._console, text, style)
 
     def point(self, text: str) -> None:
-        """One of several sentences: wrapped where people read, one line each where programs do."""
-        if not self._console.is_terminal:
-            self.say(f"• {text}")
-            return
-        grid = Grid.grid(padding=(0, 1))
-        grid.add_row("•", Text(text))
-        self._console.print(grid)
+        terminal.point(self._console, text)
 
     @contextmanager
     def waiting(self) -> Iterator[Wait]:
@@ -54,26 +50,20 @@ class Screen:
 
     def show(self, numbers: Numbers, note: str = "") -> None:
         """The numbers now."""
-        if self._live is not None:
-            self._live.update(panel(self._request, numbers, note, self._console.options.ascii_only))
-        elif not self._console.is_terminal and numbers.now is not None and numbers.now.seconds >= self._line_at:
-            self._line_at = numbers.now.seconds - numbers.now.seconds % self._every + self._every
-            self._console.print(line(self._request, numbers), markup=False, soft_wrap=True)
+        if numbers.now is not None:
+            picture = partial(panel, self._request, numbers, note, self._console.options.ascii_only)
+            self._board.show(picture, partial(line, self._request, numbers), numbers.now.seconds)
 
     def __enter__(self) -> Screen:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=8)
-            self._live.start()
+        self._board.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._board.__exit__(kind, error, trace)
 
 
 class Wait:
-    """Something that is waited for. `doing` may be called by any thread; without a terminal it prints a line each time."""
+    """The display of a wait. `doing` may be called by any thread; without a terminal it prints a line each time."""
 
     def __init__(self, plain: Console | None) -> None:
         self._plain = plain
@@ -109,7 +99,7 @@ def line(request: Request, numbers: Numbers) -> str:
         "late": f"{now.late:,}",
         "rejected": f"{now.metrics.rejected:,}",
     }
-    return "  ".join(f"{name} {value}" for name, value in facts.items())
+    return facts_line(facts.items())
 
 
 def panel(request: Request, numbers: Numbers, note: str = "", ascii_only: bool = False) -> RenderableType:
@@ -131,14 +121,19 @@ def panel(request: Request, numbers: Numbers, note: str = "", ascii_only: bool =
     def bar(part: int) -> str:
         return share_bar(part, now.state.rows, _WIDE, ascii_only)
 
-    chunks = "1 chunk" if now.state.chunks == 1 else f"{now.state.chunks:,} chunks"
+    chunks = counted(now.state.chunks, "chunk")
     grid.add_row("rows a second", f"{numbers.rate:,.0f}", spark(numbers.rates), f"{request.rows_per_second:,} are sent")
     grid.add_row("row → visible", f"{lag:.2f} s", spark(numbers.lag_medians), f"99 of 100: {lag99:.2f} s")
     grid.add_row("query", f"{p50:.1f} ms", spark(numbers.query_medians), f"99 of 100: {p99:.1f} ms")
-    grid.add_row("queries", f"{len(numbers.queries):,}", "", f"{short(numbers.rows_read)} rows read")
+    grid.add_row("queries", f"{len(numbers.queries):,}", "", f"{amount(numbers.rows_read)} rows read")
     grid.add_row()
     grid.add_row("fresh rows", f"{now.state.fresh_rows:,}", bar(now.state.fresh_rows), "in memory, indexed")
-    grid.add_row("historical rows", f"{now.state.historical_rows:,}", bar(now.state.historical_rows), f"in {chunks} on disk")
+    grid.add_row(
+        "historical rows",
+        f"{now.state.historical_rows:,}",
+        bar(now.state.historical_rows),
+        f"in {chunks} on disk",
+    )
     grid.add_row("late rows", f"{now.late:,}", "", "found by their time")
     grid.add_row("rejected rows", f"{now.metrics.rejected:,}", "", "kept with the reason")
     done = min(1.0, now.seconds / request.seconds)
@@ -168,8 +163,3 @@ def share_bar(part: int, whole: int, width: int, ascii_only: bool = False) -> st
     full, empty = ("#", "-") if ascii_only else ("█", "░")
     filled = min(width, max(round(width * part / whole), 1 if part else 0)) if whole else 0
     return full * filled + empty * (width - filled)
-
-
-def short(n: int) -> str:
-    """1,234 as it is, 5.6 million in words."""
-    return f"{n:,}" if n < 1_000_000 else f"{n / 1e6:.1f} million"

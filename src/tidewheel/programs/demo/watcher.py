@@ -59,7 +59,7 @@ def watch(taxi: Table, rng: np.random.Generator, parent: Parent) -> None:
 
 
 def ask(rng: np.random.Generator, now: int) -> dict[str, Any]:
-    """Who was in this box, at that time? Somewhere in the city, lately or ever."""
+    """A random question: the taxis in some box of the city, lately or at any time."""
     half = BOXES[int(rng.integers(len(BOXES)))] / 2
     lon, lat = rng.normal(CENTRE, (0.12, 0.10))
     window = WINDOWS[int(rng.integers(len(WINDOWS)))]

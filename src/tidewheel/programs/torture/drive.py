@@ -41,7 +41,7 @@ _LOG = "ingest.log"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     seconds: float = 60.0
     kills: int = sys.maxsize
@@ -54,7 +54,7 @@ class Request:
 
 @dataclass(slots=True)
 class Progress:
-    """What has happened so far. One thread writes; the screen reads at any time."""
+    """The events so far, counted. One thread writes; the screen reads at any time."""
 
     began: float = field(default_factory=time.perf_counter)
     doing: str = "starting"
@@ -183,7 +183,7 @@ class Torturer:
             time.sleep(_LOOK)
 
     def _ended(self, code: int) -> None:
-        """It ended by itself: that is an error, unless it was done or has said in the journal what is wrong."""
+        """The ingest ended by itself: that is an error, unless it was done or has said in the journal what is wrong."""
         if code != 0 and self._progress.whole:
             self._progress.errors.append(f"the ingest ended by itself with code {code}\n{self._last_words()}")
 

@@ -19,7 +19,7 @@ from tidewheel.programs.torture.workload import Batch
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a look at everything found. All of it is zero if nothing is wrong."""
+    """Findings of a full verification: all zero if nothing is wrong."""
 
     holes: int = 0
     """Rows that were acknowledged and are not there, or that another row points at and are not there."""
@@ -64,7 +64,7 @@ class Opening:
 class Opened:
     seconds: float
     recovery: str = ""
-    """What the warehouse says of its recovery."""
+    """The warehouse's own words about its recovery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """So many more answers were compared with what they must be."""
+    """More answers were compared with what they must be."""
 
     answers: int
 
@@ -173,7 +173,7 @@ class Follower:
         self._at = 0
 
     def events(self) -> Iterator[Event]:
-        """What was written since the last call; a line without its end waits for the next."""
+        """The events written since the last call; a line without its end waits for the next."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._at)

@@ -27,7 +27,7 @@ class Entry:
 
 
 class Ledger:
-    """What is known of every batch. One thread changes a stream's entries; others may look at any time.
+    """The known state of every batch. One thread changes a stream's entries; others may look at any time.
 
     `slots` holds, for each stream, the contents its private interval has had, oldest first: the orders of the batches in it.
     """
@@ -42,7 +42,7 @@ class Ledger:
         self.rows = 0
         """Their rows."""
         self.kinds: Counter[str] = Counter()
-        """How many of them were packages, had bad rows, or replaced others; and what became of those that were in doubt."""
+        """Numbers of packages, of batches with bad rows and of replacing ones; and the fate of the batches that were in doubt."""
         for event in events:
             self.apply(event)
 
@@ -105,5 +105,5 @@ class Ledger:
 
 
 def after(content: tuple[int, ...], batch: Batch) -> tuple[int, ...]:
-    """What is in a private interval once this batch is."""
+    """The contents of a private interval once this batch is there."""
     return (batch.order,) if batch.replaces else (*content, batch.order)

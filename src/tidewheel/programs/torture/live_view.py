@@ -13,11 +13,12 @@ import threading
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table as Grid
 
 from tidewheel.errors import ExistsError
+from tidewheel.model.figures import counted
 from tidewheel.programs.torture.drive import Progress, Request, Torturer
+from tidewheel.terminal import Board, facts_grid, facts_line, point, say
 
 _WORDS = {
     "holes": "holes",
@@ -37,11 +38,11 @@ def run(request: Request, console: Console | None = None) -> int:
     folder = request.keep or Path(tempfile.mkdtemp(prefix="tidewheel-torture-"))
     if folder.exists() and any(folder.iterdir()):
         raise ExistsError(f"{folder} is not empty; give --keep a new folder")
-    console.print(
+    say(
+        console,
         f"{request.streams} streams insert linked rows with durability {request.durability!r}, readers check their answers, and the "
         "process is killed with SIGKILL at random moments. After every restart everything is verified. "
         f"Seed {request.seed}. Ctrl-C ends it early.",
-        soft_wrap=not console.is_terminal,
     )
     progress = Progress()
     try:
@@ -79,16 +80,18 @@ def _work(request: Request, folder: Path, progress: Progress, console: Console) 
 
 
 def _show(request: Request, progress: Progress, done: threading.Event, console: Console) -> None:
-    """Draw the state until the work is done: in place on a terminal, as plain lines elsewhere."""
-    if not console.is_terminal:
-        while not done.wait(5.0):
-            wrong = "  ".join(f"{name} {count:,}" for name, count in _findings(progress) if count) or "nothing wrong"
-            console.print("  ".join(f"{name} {value}" for name, value in _facts(request, progress)), wrong, sep="  ", soft_wrap=True)
-        return
-    with Live(_grid(request, progress), console=console, refresh_per_second=8) as live:
-        while not done.wait(0.125):
-            live.update(_grid(request, progress))
-        live.update(_grid(request, progress))
+    """Draw the state until the work is done."""
+
+    def line() -> str:
+        wrong = facts_line((name, f"{count:,}") for name, count in _findings(progress) if count) or "nothing wrong"
+        return f"{facts_line(_facts(request, progress))}  {wrong}"
+
+    with Board(console) as board:
+        while True:
+            over = done.wait(0.125)
+            board.show(lambda: _grid(request, progress), line)
+            if over:
+                return
 
 
 def _facts(request: Request, progress: Progress) -> list[tuple[str, str]]:
@@ -114,11 +117,7 @@ def _findings(progress: Progress) -> list[tuple[str, int]]:
 
 
 def _grid(request: Request, progress: Progress) -> Grid:
-    grid = Grid(show_header=False, box=None, padding=(0, 2))
-    grid.add_column(style="cyan")
-    grid.add_column(justify="right")
-    for name, value in _facts(request, progress):
-        grid.add_row(name, value)
+    grid = facts_grid(_facts(request, progress))
     for name, count in _findings(progress):
         grid.add_row(name, f"{count:,}", style="bold red" if count else "green")
     return grid
@@ -128,7 +127,7 @@ def _summarise(request: Request, folder: Path, progress: Progress, console: Cons
     """Say in sentences what was done, and then what was found, with nothing left out."""
     counts = progress.counts()
     median, slowest = progress.recovery_times()
-    say = [
+    sentences = [
         f"{counted(progress.kills, 'kill')} in {progress.seconds:.0f} s, {progress.kills_in_recovery:,} of them while the warehouse was "
         f"being opened; {counted(progress.proofs, 'time')} all rows were compared with what was acknowledged, {progress.rows_read:,} rows.",
         f"{counted(counts['rows'], 'row')} acknowledged in {counts['batches']:,} batches; {counts['packages']:,} of them were packages, "
@@ -138,13 +137,13 @@ def _summarise(request: Request, folder: Path, progress: Progress, console: Cons
         f"{counted(progress.answers, 'answer')} checked while rows came in.",
     ]
     if progress.recoveries:
-        say.append(f"Opening after a kill took {median * 1e3:,.0f} ms in the median and {slowest * 1e3:,.0f} ms at most.")
+        sentences.append(f"Opening after a kill took {median * 1e3:,.0f} ms in the median and {slowest * 1e3:,.0f} ms at most.")
     console.print()
-    for sentence in say:
-        console.print(f"• {sentence}", markup=False, soft_wrap=not console.is_terminal)
+    for sentence in sentences:
+        point(console, sentence)
     console.print()
     verdict = ", ".join(f"{count:,} {name}" for name, count in _findings(progress))
-    console.print(verdict + ".", style="bold green" if progress.whole else "bold red", markup=False, soft_wrap=not console.is_terminal)
+    say(console, verdict + ".", "bold green" if progress.whole else "bold red")
     for note in (*progress.proof.notes, *progress.errors):
         console.print(f"  {note}", markup=False, soft_wrap=True)
     if not progress.whole:
@@ -157,11 +156,6 @@ def _summarise(request: Request, folder: Path, progress: Progress, console: Cons
         console.print(f"  {again(request)}", markup=False, soft_wrap=True)
     elif request.keep:
         console.print(f"The last warehouse and its journal are in {folder}.", markup=False, soft_wrap=True)
-
-
-def counted(n: int, word: str, words: str = "") -> str:
-    """'1 kill', '1,200 kills'."""
-    return f"{n:,} {word if n == 1 else words or word + 's'}"
 
 
 def again(request: Request) -> str:

@@ -29,7 +29,7 @@ class Found:
     sound: Array
     """Whether its checksum is right."""
     rejects: Counter[int]
-    """How often each bad row is among the rejects, by id."""
+    """Occurrences of each bad row among the rejects, by id."""
 
 
 def row_id(stream: int, number: int) -> int:
@@ -37,7 +37,7 @@ def row_id(stream: int, number: int) -> int:
 
 
 def found(rows: Iterable[pa.RecordBatch], rejects: Iterable[str]) -> Found:
-    """What a table holds: its batches with all columns, and its rejects' rows as JSON text."""
+    """The contents of a table: its batches with all columns, and its rejects' rows as JSON text."""
     ids, previous, good = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, bool)]
     for batch in rows:
         streams = batch.column("stream").to_numpy().astype(np.int64) << _NUMBERS
@@ -50,7 +50,7 @@ def found(rows: Iterable[pa.RecordBatch], rejects: Iterable[str]) -> Found:
 
 
 def settle(ledger: Ledger, there: Found) -> list[Settled]:
-    """What became of the batches in doubt. Only a batch that is there as a whole is loaded."""
+    """The fate of the batches in doubt. Only a batch that is there as a whole is loaded."""
     doubts = ledger.doubts()
     present = _present(doubts, np.unique(there.ids)).tolist()
     return [Settled(e.batch.stream, e.batch.order, here == e.batch.rows) for e, here in zip(doubts, present, strict=True)]
@@ -91,7 +91,7 @@ class _Findings:
 
 
 def _present(entries: list[Entry], ids: Array) -> Array:
-    """How many different rows of each batch are there."""
+    """The number of different rows of each batch that are there."""
     first = np.array([row_id(e.batch.stream, e.batch.first) for e in entries], np.int64)
     rows = np.array([e.batch.rows for e in entries], np.int64)
     return np.searchsorted(ids, first + rows) - np.searchsorted(ids, first)

@@ -57,7 +57,7 @@ class Reader:
         return self._compare(entry, before, answer, np.arange(batch.first, batch.first + batch.rows))
 
     def _count(self, entry: Entry) -> str:
-        """How many rows it has, counted by the engine."""
+        """The number of rows, counted by the engine."""
         before, batch = entry.state, entry.batch
         where = f"stream = {batch.stream} and number between {batch.first} and {batch.first + batch.rows - 1}"
         answer = self._table.query(time=(batch.time, batch.last), where=where, aggregate={"n": "count(*)"}).to_arrow()

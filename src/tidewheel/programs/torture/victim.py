@@ -54,7 +54,7 @@ _TELL = 10  # answers that a reader reports at once
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an ingest is to do."""
+    """The orders of one ingest."""
 
     folder: str
     """Where its warehouse and its journal are."""

@@ -1,4 +1,4 @@
-"""What is inserted: streams of linked rows. A batch is a few numbers; its rows follow from them and the seed, always the same.
+"""The rows to insert: streams of linked rows. A batch is a few numbers; its rows follow from them and the seed, always the same.
 
 A row names an earlier row of its stream that was acknowledged before, so a lost row leaves a hole that later rows point
 at. It also carries a checksum of itself, so a row that was altered says so. Numbers are never used twice: a batch that was
@@ -51,23 +51,23 @@ class Batch:
 
     stream: int
     order: int
-    """Its place among the stream's batches."""
+    """The place among the stream's batches."""
     first: int
     """The number of its first row; the others follow, first the good rows, then the bad ones."""
     rows: int
     time: int
-    """Its rows are from [time, time + span), in microseconds."""
+    """Rows are from [time, time + span), in microseconds."""
     span: int
     back: int = 0
     back_rows: int = 0
-    """Its rows point at rows back .. back + back_rows of the stream; none does if that is empty."""
+    """Rows point at rows back .. back + back_rows of the stream; none does if that is empty."""
     bad: int = 0
     """Rows without a key, to be rejected."""
     package: bool = False
     slot: bool = False
-    """Its rows lie in the stream's private interval, where no other stream has any, and no row points at them."""
+    """Rows lie in the stream's private interval, where no other stream has any, and no row points at them."""
     replaces: bool = False
-    """It takes the place of all that was in the private interval."""
+    """The batch replaces all that was in the private interval."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What rows come to: added up batch by batch or part by part, in any order, and told as one row.
+"""Totals of rows: accumulated batch by batch or part by part, in any order, and returned as one row.
 
 Values are compared as DuckDB does it: text by its bytes, NaN greater than every number. Sums of whole numbers never wrap.
 """
@@ -64,7 +64,7 @@ class Totals:
         self.parts = parts_of(self.asked)
         """What to ask of the parts of a table: `Sums.add_part` takes their answers."""
         self.folds = folds_of(self.wants, schema)
-        """How they are made of values where they lie; None: not so."""
+        """Folds that make the totals of values in place, without copying rows; None where a total cannot be made so."""
 
     @property
     def reads(self) -> list[str]:

@@ -11,8 +11,9 @@ from itertools import chain
 
 import pyarrow as pa
 
+from tidewheel.engine.operations import Stage
 from tidewheel.ingest.decode import decoder
-from tidewheel.model.delivery import SliceId
+from tidewheel.model.delivery import RowStream, SliceId
 from tidewheel.spark import connections
 from tidewheel.spark.options import Place
 from tidewheel.spark.stream_sink import Part, StreamSink, slice_of_task
@@ -36,7 +37,7 @@ class DecodingSink(StreamSink):
         with connections.of(self._place) as table:
             for delivery in decoder(self._rules, table.spec)(chain((first,), records)):
                 one = replace(task, package=delivery.package or "")
-                staged = table.stage(one, delivery.batches, delivery.schema)
+                staged = table.give(Stage(one), RowStream(delivery.schema, delivery.batches))
                 if delivery.package or staged.rows or staged.rejected:  # an empty file is known from now on, an empty slice is nothing
                     slices.append(one)
         return Part(task, tuple(slices))

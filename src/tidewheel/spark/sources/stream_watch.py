@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from tidewheel.cluster.start_owner import summon
+from tidewheel.engine.operations import GetMetrics
 from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
 from tidewheel.spark.ingestion import OBSERVED
@@ -90,7 +91,7 @@ class Counters:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._owner = summon(place.root)
-        self._last = self._owner.table(place.table).metrics()
+        self._last = self._owner.table(place.table).do(GetMetrics())
         self._begun = False
 
     def __call__(self) -> TableMetrics:
@@ -104,7 +105,7 @@ class Counters:
             if self._owner.lost:
                 self._owner.close()
                 self._owner = summon(self._place.root)
-            self._last = self._owner.table(self._place.table).metrics()
+            self._last = self._owner.table(self._place.table).do(GetMetrics())
         return self._last
 
     def __enter__(self) -> Counters:

@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> int:
     made = True
     if not options.dry_run:
         import tidewheel as tw
-        from tidewheel.surfaces.configuration import settings_of
+        from tidewheel.surfaces.progress_bar import open_warehouse
 
         spec = new.spec
-        with tw.open(root, settings=settings_of(root)) as wh:
+        with open_warehouse(root) as wh:
             made = spec.name not in wh.tables()
             time = tw.epoch(spec.time.column, spec.time.unit) if _counted(spec) else spec.time.column
             if not made and options.if_exists == "error":
@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
-    """What was made, or would be."""
+    """The table that was made, or would be, in lines of text."""
     from rich.cells import cell_len
 
-    from tidewheel.model.rule_text import key_text
+    from tidewheel.model.definition import key_text
     from tidewheel.surfaces.shell.cells import visible
 
     spec = new.spec
@@ -136,8 +136,8 @@ def _next(options: argparse.Namespace, new: NewTable) -> str:
 
 
 def _define(options: argparse.Namespace) -> NewTable:
-    from tidewheel.surfaces.new_table.definition import Wishes, from_columns, from_descriptor, from_sample
-    from tidewheel.surfaces.new_table.type_names import type_named
+    from tidewheel.ingest.new_table import Wishes, from_columns, from_descriptor, from_sample
+    from tidewheel.model.type_names import type_named
 
     types: dict[str, Any] = {}
     for name, type_ in options.columns:
@@ -148,7 +148,7 @@ def _define(options: argparse.Namespace) -> NewTable:
     if options.sample is not None and options.descriptor is not None:
         raise InputError("columns come from --from or from --descriptor, not from both")
     if options.descriptor is not None:
-        from tidewheel.surfaces.new_table.descriptor import read_descriptor
+        from tidewheel.ingest.descriptor import read_descriptor
 
         try:
             text = _file(options.descriptor).read_text(encoding="utf-8")

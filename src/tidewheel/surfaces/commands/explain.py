@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import NoReturn
 
 from tidewheel.surfaces.arguments import Commands, examples, number, there
 
@@ -19,7 +20,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
         epilog=examples(
             [
                 "tidewheel explain taxi -w data/wh --key 10 12 --time '2026-01-01 08:00' '2026-01-01 08:05'",
-                "tidewheel explain taxi -w data/wh --key - 99 --where 'speed > 60' --png plan.png",
+                "tidewheel explain taxi -w data/wh --key - 99 --where 'speed > 60' --svg plan.svg",
                 "tidewheel explain cabs -w data/wh --box 116.3 39.8 116.5 40.0 --format json",
             ]
         ),
@@ -32,19 +33,19 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
         "--time", nargs=2, metavar=("FROM", "TO"), help="the time interval: ISO text, or whole numbers in the column's unit"
     )
     parser.add_argument("--where", metavar="CONDITION", help="a further condition, in SQL: it prunes nothing")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="also make a picture of the plane")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also make a picture of the plane, for a browser")
+    parser.add_argument("--png", type=_no_png, help=argparse.SUPPRESS)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="how to print it (default: table)")
 
 
 def run(options: argparse.Namespace) -> int:
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
     from tidewheel.surfaces.explain import render
     from tidewheel.surfaces.explain.plane import regions_of
+    from tidewheel.surfaces.progress_bar import open_warehouse
 
-    with tw.open(root, settings=settings_of(root)) as warehouse:
+    with open_warehouse(root) as warehouse:
         table = warehouse.table(options.table)
         spec = table._engine.spec
         key = tuple(render.key_value(spec, end) for end in options.key) if options.key is not None else None
@@ -52,11 +53,15 @@ def run(options: argparse.Namespace) -> int:
         box = tuple(options.box) if options.box is not None else None
         result = table.query(key=key, box=box, time=time, where=options.where)
         regions = regions_of(table.query().plan, result.plan)
-        if options.png is not None:
-            render.save(options.png, spec, result, regions)
+        if options.svg is not None:
+            render.save(options.svg, spec, result, regions)
         if options.format == "json":
             print(json.dumps(render.values(result, regions), indent=2))
         else:
             print(result.explain())
             render.show(spec, result, regions)
     return 0
+
+
+def _no_png(text: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(f"pictures are SVG now: --svg {Path(text).with_suffix('.svg')}")

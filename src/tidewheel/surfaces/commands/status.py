@@ -6,6 +6,7 @@ import argparse
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,10 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
     from tidewheel.surfaces.ingest_command import ending
+    from tidewheel.surfaces.progress_bar import open_warehouse
 
-    with tw.open(root, settings=settings_of(root)) as warehouse, ending() as ended:
+    with open_warehouse(root) as warehouse, ending() as ended:
         if options.watch is None:
             from tidewheel.surfaces.status.observation import look, picture
 
@@ -61,20 +61,23 @@ def _watch(warehouse: Warehouse, root: Path, options: argparse.Namespace, ended:
     """Until Ctrl-C: in place on a terminal, else one after the other."""
     console = _console()
     pictures = _pictures(warehouse, root, options.watch, ended)
-    if options.format == "json" or not console.is_terminal:
+    if options.format == "json":
         for found in pictures:
             if isinstance(found, dict):
                 _print(found, options.format, console)
         return
-    from rich.live import Live
     from rich.text import Text
 
     from tidewheel.surfaces.status.picture import drawn
+    from tidewheel.terminal import Board
 
     note = f"every {options.watch:g} s; Ctrl-C ends it"
-    with Live(console=console, auto_refresh=False) as live:
+    with Board(console, 0.0) as board:
         for found in pictures:
-            live.update(drawn(found, console.width, console.height, note) if isinstance(found, dict) else Text(found), refresh=True)
+            if isinstance(found, dict):
+                board.show(partial(drawn, found, console.width, console.height, note), partial(drawn, found, console.width))
+            else:
+                board.show(partial(Text, found), str)  # a trouble that may pass: for people only
 
 
 def _pictures(warehouse: Warehouse, root: Path, every: float, ended: threading.Event) -> Iterator[dict[str, Any] | str]:

@@ -13,7 +13,7 @@ _MEANING = {"hit": "read, in the query", "read": "read", "pruned": "pruned", "as
 
 
 def kind(cell: int) -> str:
-    """What is shown of a cell that has several things."""
+    """The one content of a cell that is shown, where the cell has several."""
     if cell & READ:
         return "hit" if cell & ASKED else "read"
     return "pruned" if cell & PRUNED else "asked" if cell & ASKED else "empty"

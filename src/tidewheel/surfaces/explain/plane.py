@@ -12,7 +12,7 @@ from tidewheel.model.query import Plan, Subquery
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 PRUNED, READ, ASKED = 1, 2, 4
-"""What a cell has, as bits: a region that is not read, one that is, a part of the query."""
+"""Contents of a cell, as bits: a region that is not read, one that is, a part of the query."""
 
 Interval = tuple[int, int]
 Cells = npt.NDArray[np.uint8]
@@ -84,14 +84,18 @@ def _region(sub: Subquery, read: bool, rows: int) -> Region:
 
 def plane(regions: Sequence[Region], keys: Sequence[Interval], time: Interval, width: int, height: int) -> Plane:
     """The plane that all regions, and as much of the query as fits beside them, lie in."""
-    key_axis = _axis([r.key for r in regions], keys, height)
-    time_axis = _axis([r.time for r in regions], [time], width)
+    key_axis, time_axis = axes(regions, keys, time, width, height)
     cells = np.zeros((height, width), np.uint8)
     for region in regions:
         cells[key_axis.span(region.key), time_axis.span(region.time)] |= READ if region.read else PRUNED
     for key in keys:
         cells[key_axis.span(key), time_axis.span(time)] |= ASKED
     return Plane(key_axis, time_axis, cells)
+
+
+def axes(regions: Sequence[Region], keys: Sequence[Interval], time: Interval, width: int, height: int) -> tuple[Axis, Axis]:
+    """The axes of that plane: of keys, and of times."""
+    return _axis([r.key for r in regions], keys, height), _axis([r.time for r in regions], [time], width)
 
 
 def _axis(there: Iterable[Interval], asked: Sequence[Interval], cells: int) -> Axis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,24 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidewheel.errors import QueryError
+from tidewheel.model.figures import counted
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.result import Result
 from tidewheel.surfaces.explain.drawing import draw
 from tidewheel.surfaces.explain.labels import is_relative, key_label, key_name
 from tidewheel.surfaces.explain.plane import Interval, Region, plane
-from tidewheel.surfaces.explain.png import inner_size, paint
+from tidewheel.surfaces.explain.svg import svg
+from tidewheel.surfaces.shell.cells import visible
 
 _WIDEST, _HEIGHT = 100, 16
-"""Of the drawing, in characters."""
+"""The size of the drawing, in characters."""
+_DECIMAL = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]
+_DAY = 86_400
+_SECONDS = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200,
+    *(_DAY * days for days in (1, 2, 7, 14, 30, 90, 365, 730, 1825, 3650, 36_500, 365_000)),
+]  # fmt: skip
 
 
 def key_value(spec: TableSpec, text: str) -> Any:
@@ -78,11 +87,17 @@ def show(spec: TableSpec, result: Result, regions: list[Region]) -> None:
 def save(path: Path, spec: TableSpec, result: Result, regions: list[Region]) -> None:
     """Write the picture."""
     plan, asked = result.plan, _asked(spec, result)
-    made = plane(regions, asked, plan.time, *inner_size())
     read = sum(region.read for region in regions)
-    title = f"{plan.table}: {key_name(spec)} by {spec.time.column}, {read} of {len(regions)} regions read"
-    ends = [key_label(spec, made.key.lo), key_label(spec, made.key.hi), spec.time.show(made.time.lo), spec.time.show(made.time.hi)]
-    path.write_bytes(paint(made, regions, asked, plan.time, [title, *ends]))
+    title = f"{plan.table}: {read:,} of {counted(len(regions), 'region')} read"
+    keys = visible(key_name(spec)), partial(key_label, spec), _DECIMAL
+    times = f"{visible(spec.time.column)} (UTC)", spec.time.show, time_steps(spec.time.nanos)
+    path.write_text(svg(regions, asked, plan.time, title, keys, times), encoding="utf-8")
+
+
+def time_steps(nanos: int) -> list[int]:
+    """Steps between times that people call round, in a unit of so many nanoseconds."""
+    parts = [step for step in _DECIMAL if step * nanos < 10**9]
+    return parts + [seconds * 10**9 // nanos for seconds in _SECONDS if seconds * 10**9 % nanos == 0]
 
 
 def _asked(spec: TableSpec, result: Result) -> tuple[Interval, ...]:

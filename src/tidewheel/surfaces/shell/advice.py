@@ -1,4 +1,4 @@
-"""What an error advises, for who types SQL: the messages of the warehouse name calls of Python, of which a shell has none."""
+"""Advice of errors, reworded for people who type SQL: the messages of the warehouse name calls of Python, of which a shell has none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INSTEAD = {
     "give values as parameters": "write values into the statement",
     "; use them with wh.table(...)": ": a statement cannot name them",
 }
-"""What the warehouse says, and what is said here."""
+"""Phrases of the warehouse's messages, and the shell's words for them."""
 
 _CALLS = re.compile(r"\b(?:wh|tw|table)\.\w+\(|\b(?:timeout|max_rows|max_bytes)=|\bSettings\.")
 """Python."""

@@ -20,7 +20,7 @@ FORMATS = {
 
 
 def format_of(path: Path) -> str:
-    """What a file of this name holds."""
+    """The format of a file of this name."""
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise InputError(f"{path}: the ending of the name says what to write: {', '.join(FORMATS)}")
@@ -51,7 +51,7 @@ def save(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
 
 
 def _umask() -> int:
-    """What the user takes away from new files; there is no other way to ask."""
+    """The user's umask: rights that new files do not get. The system has no other way to ask for it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -9,8 +9,8 @@ from time import perf_counter
 
 import pyarrow as pa
 
+from tidewheel.model.figures import counted, duration
 from tidewheel.model.query import Stats
-from tidewheel.model.report import counted
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell import grid
 from tidewheel.surfaces.shell.cells import visible
@@ -49,7 +49,7 @@ class Answer:
             yield from grid.draw(self.columns, grid.fit(self.columns, width), colour, rows)
 
     def said(self, width: int | None, rows: int | None = None) -> str:
-        """How many rows there are, and what of them is shown."""
+        """The number of rows, and the part of them that is shown."""
         if self.is_plan:
             return ""
         shown = min(self.rows, ROWS_KEPT, self.rows if rows is None else rows)
@@ -72,24 +72,18 @@ def take(result: Result) -> Answer:
 
 
 def cost(stats: Stats, seconds: float) -> str:
-    """How long it took, and what was read for it."""
+    """The cost of an answer: its duration, and the regions and leaves that were read."""
     parts = [duration(seconds)]
     if stats.regions_considered:
         parts.append(f"{stats.regions_read:,} of {counted(stats.regions_considered, 'region')} read")
-        parts.append(f"{counted(stats.leaves_read, 'leaf').replace('leafs', 'leaves')} read, {stats.leaves_skipped:,} skipped")
+        parts.append(f"{counted(stats.leaves_read, 'leaf', 'leaves')} read, {stats.leaves_skipped:,} skipped")
         if stats.rows_scanned:  # the index alone may know
             parts.append(f"{counted(stats.rows_scanned, 'row')} looked at")
     return " · ".join(parts)
 
 
-def duration(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 60 else f"{int(seconds) // 60} min {seconds % 60:.0f} s"
-
-
 class Clock:
-    """How long something takes, from when it was made."""
+    """A stopwatch that runs from its making."""
 
     def __init__(self) -> None:
         self._began = perf_counter()

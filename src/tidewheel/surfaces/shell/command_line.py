@@ -65,13 +65,12 @@ def run(options: argparse.Namespace) -> int:
     source = None if typed else _pieces(options)
     root = there(options.warehouse)
 
-    import tidewheel as tw
-    from tidewheel.surfaces.configuration import settings_of
+    from tidewheel.surfaces.progress_bar import open_warehouse
     from tidewheel.surfaces.shell.screen import Look, Screen
     from tidewheel.surfaces.shell.session import Session
 
     screen = Screen(Look(options.format, typed or options.timing), typed)
-    with tw.open(root, settings=settings_of(root)) as warehouse:
+    with open_warehouse(root) as warehouse:
         session = Session(warehouse, screen, options.timeout)
         debug = bool(getattr(options, "debug", False))
         if source is None:
@@ -103,7 +102,7 @@ def _batch(session: Session, source: Iterator[Piece], options: argparse.Namespac
 
 
 def _shell(session: Session, root: Path, debug: bool) -> int:
-    """What is typed, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
+    """The loop over typed lines, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
     from tidewheel.surfaces.shell.editor import Editor
     from tidewheel.surfaces.shell.statements import typed
     from tidewheel.surfaces.shell.suggestions import Names

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidewheel.errors import InputError
-from tidewheel.model.report import counted
+from tidewheel.model.figures import counted
 from tidewheel.model.schema import nearest
 from tidewheel.read.limits import shown
 from tidewheel.surfaces.shell import answer_file, watch

@@ -58,7 +58,7 @@ class Editor:
         )
 
     def ask(self) -> str:
-        """What was typed. Raises KeyboardInterrupt for Ctrl-C, EOFError for Ctrl-D on an empty line."""
+        """The next typed line. Raises KeyboardInterrupt for Ctrl-C, EOFError for Ctrl-D on an empty line."""
         return self._session.prompt()
 
 

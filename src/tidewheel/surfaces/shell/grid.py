@@ -27,7 +27,7 @@ class Column:
 
     @cached_property
     def width(self) -> int:
-        """What it would like to have."""
+        """The width that the column would like to have."""
         return max(_width(self.name), _width(self.kind), *(_width(_NULL if cell is None else cell) for cell in self.cells), 1)
 
 
@@ -55,7 +55,7 @@ def columns_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> list[Col
 
 
 def fit(columns: Sequence[Column], width: int | None) -> Fit:
-    """How they fit into so many characters; None: they have all the room they want."""
+    """The fit of columns into so many characters; with None, every column has the width it wants."""
     wanted = [column.width for column in columns]
     if width is None:
         return Fit(tuple(enumerate(wanted)), 0)
@@ -102,7 +102,7 @@ def rows_of(columns: Sequence[Column]) -> int:
 
 
 def _kept(count: int, left_out: int) -> list[int]:
-    """Those at both ends."""
+    """The positions at both ends, without those left out in the middle."""
     head = (count - left_out + 1) // 2
     return [*range(head), *range(head + left_out, count)]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewheel.errors import InputError
-from tidewheel.model.report import counted
+from tidewheel.model.figures import counted
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell.advice import advised
 from tidewheel.surfaces.shell.answer_file import save
@@ -30,7 +30,7 @@ _DIM, _RED, _END = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 @dataclass
 class Look:
-    """How answers look; commands change it."""
+    """The look of answers; commands change it."""
 
     format: str = "table"
     timing: bool = True
@@ -47,7 +47,7 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """Of the terminal; None where lines may be of any length."""
+        """The width of the terminal; None where lines may be of any length."""
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     @property
@@ -122,7 +122,7 @@ class Screen:
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Something about an answer, under it."""
+        """Print a remark under an answer."""
         self.print(f"{_DIM}{text}{_END}" if self.colour and text else text)
 
     def _aside(self, text: str) -> None:

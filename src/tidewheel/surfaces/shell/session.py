@@ -1,4 +1,4 @@
-"""What runs statements and commands, one after the other, and remembers what it must between them."""
+"""A session runs statements and commands, one after the other, and keeps the state between them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 WORDS = {"quit": r"\q", "exit": r"\q", "help": r"\?"}
-"""What people type who come from other shells, alone on a line, and what it means."""
+"""Words of other shells, typed alone on a line, and the command that each means."""
 
 _TOKEN = re.compile(
     r"""
@@ -57,7 +57,7 @@ def split(text: str, line: int = 1) -> tuple[list[Piece], str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
-    """What matters for where a statement ends: kind, first and last. The last one may be `open`: it begins something that does not end."""
+    """Pieces that decide where a statement ends: kind, first, last. The last one may be `open`: it begins something that does not end."""
     at = 0
     while (found := _TOKEN.search(text, at)) is not None:
         kind, at = found.lastgroup or "", found.end()
@@ -100,7 +100,7 @@ def is_complete(text: str) -> bool:
 
 
 def typed(text: str) -> list[Piece]:
-    """What was typed, the last statement also without its semicolon."""
+    """The statements of a text; the last one may lack its semicolon."""
     word = WORDS.get(text.strip().rstrip(";").lower())
     return [Piece(word, 1)] if word else list(pieces_of(text.splitlines(keepends=True)))
 

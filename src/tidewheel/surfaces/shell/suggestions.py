@@ -1,4 +1,4 @@
-"""What may be typed next: tables where tables are named, columns of the tables that a statement names, functions, keywords, commands.
+"""Candidates for the next word: tables where tables are named, columns of the tables that a statement names, functions, keywords, commands.
 
 `candidates` is a plain function of the text and the names, so that it is tested without a terminal.
 """
@@ -97,7 +97,7 @@ def _names_a_table(places: list[str]) -> bool:
 
 
 def _qualified(name: str, statement: str, tables: Tables) -> Iterator[Candidate]:
-    """What may stand after `name.`: the columns of a table or of its alias; the tables of `system`."""
+    """Words that may follow `name.`: the columns of a table or of its alias; the tables of `system`."""
     if name.lower() == "system":
         yield from (Candidate(one.partition(".")[2], "table") for one in tables if one.startswith("system."))
     for table, alias in _mentioned(statement, tables):
@@ -129,7 +129,7 @@ def _table_names(tables: Tables) -> list[str]:
 
 
 def _fitting(word: str, offered: Iterable[Candidate]) -> list[Candidate]:
-    """Those that begin with the word, each once."""
+    """The candidates that begin with the word, each once."""
     begun = word.strip('"').lower()
     found: dict[str, Candidate] = {}
     for one in offered:

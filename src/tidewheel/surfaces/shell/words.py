@@ -18,7 +18,7 @@ KEYWORDS = _words("""
 RESERVED = frozenset(KEYWORDS) - frozenset(
     _words("DATE DROP FIRST IF INSERT LAST RANGE REPLACE ROWS TABLES TIMESTAMP SAMPLE FILTER EXCLUDE INTERVAL")
 )
-"""Those that cannot be names without quotes."""
+"""Keywords that cannot be names without quotes."""
 
 FUNCTIONS = _words("""
     abs approx_count_distinct approx_quantile arg_max arg_min array_agg avg bool_and bool_or ceil coalesce concat concat_ws contains

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidewheel.warehouse import Warehouse
 
 _NEWEST_SECONDS = 1.0
-"""What finding the newest row of a table may take: the index knows it, unless rows were replaced."""
+"""The time limit for finding the newest row of a table: the index knows it, unless rows were replaced."""
 
 _UNITS = {"date32[day]": "day", "date64[ms]": "ms"}
 
@@ -49,7 +49,7 @@ class StreamLook:
     stream: str
     last_batch: int
     rows: int
-    """Of the last batch."""
+    """The rows of the last batch."""
     flushed: bool
 
 
@@ -59,7 +59,7 @@ class Look:
 
     root: Path
     clock: float
-    """Of a clock that only goes forward."""
+    """Seconds of a clock that only goes forward."""
     at: float
     """Seconds since 1970."""
     owner: int | None
@@ -123,7 +123,7 @@ def _owner(root: Path) -> int | None:
 
 
 def picture(now: Look, before: Look | None) -> dict[str, Any]:
-    """What is shown, as plain values; rates are of the time between the two looks."""
+    """The picture as plain values; rates are of the time between the two looks."""
     passed = now.clock - before.clock if before is not None else 0.0
     earlier = {table.name: table for table in before.tables} if before is not None else {}
     tables: list[dict[str, Any]] = []
@@ -151,7 +151,7 @@ def picture(now: Look, before: Look | None) -> dict[str, Any]:
 
 
 def _rate(table: TableLook, before: TableLook | None, name: str, passed: float) -> float | None:
-    """What was counted a second; None if there is nothing to compare with. Another owner counts from 0 again."""
+    """The rate of a counter, a second; None without an earlier look. Another owner counts from 0 again."""
     if before is None or passed <= 0 or name not in table.metrics or name not in before.metrics:
         return None
     counted = table.metrics[name] - before.metrics[name]

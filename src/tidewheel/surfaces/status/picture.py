@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tidewheel.model.figures import age, amount, rate, size
 from tidewheel.surfaces.shell.cells import visible
 
 _COLUMNS = ("table", "rows", "rows/s", "fresh", "historical", "chunks", "memory", "disk", "late", "rejected", "lag")
@@ -51,7 +52,7 @@ def _tables(tables: list[dict[str, Any]], total: dict[str, Any], known: int, wid
         (
             t["name"], amount(t["rows"]), rate(t["rows_per_second"]), amount(t["fresh_rows"]), amount(t["historical_rows"]),
             amount(t["chunks"]), size(t["memory_bytes"]), size(t["disk_bytes"]), amount(t["late_rows"]), amount(t["rejected"]),
-            span(t["lag_seconds"]),
+            age(t["lag_seconds"]),
         )
         for t in tables
     ]  # fmt: skip
@@ -100,36 +101,3 @@ def _troubles(table: dict[str, Any]) -> list[str]:
     if table["waits"]:
         found.append(f"{table['name']}: {table['waits']:,} inserts had to wait for the disk")
     return found
-
-
-def amount(n: float) -> str:
-    """Exact up to a million, then three digits."""
-    if n < 1e6:
-        return f"{n:,.0f}"
-    for unit, least in (("G", 1e9), ("M", 1e6)):
-        if n >= least:
-            return f"{n / least:.3g} {unit}" if n / least < 999.5 else f"{n / least:,.0f} {unit}"
-    return f"{n:,.0f}"
-
-
-def rate(n: float | None) -> str:
-    return "–" if n is None else amount(n) if n >= 10 or n == int(n) else f"{n:.1f}"
-
-
-def size(n: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} B" if unit == "B" else f"{n:.3g} {unit}"
-        n /= 1000
-    return f"{n:,.1f} TB"
-
-
-def span(seconds: float | None) -> str:
-    """How long ago; a time that is still to come has a plus."""
-    if seconds is None:
-        return "–"
-    mark, n = ("+" if seconds < -0.5 else ""), abs(seconds)
-    for unit, length in (("y", 365.25 * 86_400), ("d", 86_400), ("h", 3600), ("min", 60)):
-        if n >= 2 * length:
-            return f"{mark}{n / length:.0f} {unit}"
-    return f"{mark}{n:.1f} s"

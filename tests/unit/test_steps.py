@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidewheel.cluster.aside import Aside
+from tidewheel.env.steps import Aside
 
 
 class LastMoment(SimpleQueue[Any]):

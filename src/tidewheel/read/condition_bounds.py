@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model import conditions as where
+from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.coders import key_coder
 from tidewheel.model.query import Query
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
-from tidewheel.sql import predicates as where
-from tidewheel.sql.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
+from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
 
 _MOST_VALUES = 1000
 """Of a list of values that are looked at one by one."""
@@ -35,10 +36,11 @@ def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Bounds:
 
 def queries_of(bounds: Bounds, spec: TableSpec, **more: Any) -> list[Query]:
     """One query for each box."""
-    return [_query(spec, box, more) for box in bounds.boxes]
+    return [query_of(spec, box, **more) for box in bounds.boxes]
 
 
-def _query(spec: TableSpec, box: Box, more: dict[str, Any]) -> Query:
+def query_of(spec: TableSpec, box: Box, **more: Any) -> Query:
+    """The query of one box."""
     time = box.get(spec.time.column)
     columns = spec.key.columns
     if isinstance(spec.key, ZOrder):
@@ -78,7 +80,7 @@ class Finder:
     def __init__(self, spec: TableSpec) -> None:
         self._never_null = {*spec.key.columns, spec.time.column}
         self._address = spec.key.column if isinstance(spec.key, Ip) else None
-        self._types = {name: _value_type(spec.schema.field(name).type) for name in self._never_null}
+        self._types = {name: value_type(spec.schema.field(name).type) for name in self._never_null}
         self._axes = {name: spec.time if name == spec.time.column else _axis(name, type_) for name, type_ in self._types.items()}
         whole = (pa.types.is_integer, pa.types.is_boolean)
         self._whole = {name for name, type_ in self._types.items() if self._axes[name] is not None or any(is_(type_) for is_ in whole)}
@@ -120,6 +122,8 @@ class Finder:
                 return self._compared(column, where.INVERSE[op] if negated else op, value)
             case where.OneOf(column, values) if column in self._never_null and not negated:
                 return self._one_of(column, values)
+            case where.HasText(column, "begin", text) if column in self._types and is_text(self._types[column]) and not negated:
+                return self._begins(column, text)
         return UNKNOWN
 
     def _one_of(self, column: str, values: pa.Array) -> Bounds:
@@ -135,6 +139,11 @@ class Finder:
             return UNKNOWN
         joined, even = apart(boxes)
         return Bounds(tuple(joined), alike and even and all(one.exact for one in found))
+
+    def _begins(self, column: str, text: str) -> Bounds:
+        if column == self._address or not text:  # the order of addresses is not that of their texts
+            return UNKNOWN
+        return Bounds(({column: (text, where.after(text))},), False)
 
     def _between_ends(self, column: str, values: pa.Array) -> Bounds:
         """Of a long list only the ends are looked at."""
@@ -159,10 +168,6 @@ class Finder:
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             bound = None
         return UNKNOWN if bound is None else _dense(column, op, bound)
-
-
-def _value_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _axis(column: str, type_: pa.DataType) -> TimeAxis | None:
@@ -214,7 +219,7 @@ def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
         if isinstance(said, bool) or not isinstance(said, (int, float)) or isinstance(said, int) and abs(said) >= _LARGE:
             return None
         return None if math.isnan(said) else float(said) + 0.0
-    if t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_):
+    if is_text(type_):
         return said if isinstance(said, str) else None
     if t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
         return said if isinstance(said, bytes) else None

@@ -25,8 +25,8 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
-from tidewheel.surfaces.arguments import near
-from tidewheel.surfaces.new_table.type_names import type_named
+from tidewheel.model.schema import nearest
+from tidewheel.model.type_names import type_named
 
 _TAG = re.compile(r"<[A-Za-z][^<>]*>")
 _BARE = re.compile(r"""([\w-]+)\s*=\s*([^\s"'<>/]+)(?=[\s/>])""")
@@ -89,7 +89,7 @@ def _from_xml(text: str, name: str) -> tuple[list[Mapping[str, Any]], list[Mappi
     parts: dict[str, list[Mapping[str, Any]]] = {"struct": [], "indexing-dimensions": []}
     for part in root:
         if part.tag not in parts:
-            raise SchemaError(f"{name}: a <description> has no <{part.tag}>.{near(str(part.tag), parts)}")
+            raise SchemaError(f"{name}: a <description> has no <{part.tag}>.{nearest(str(part.tag), list(parts))}")
         for field in part:
             if field.tag != "field":
                 raise SchemaError(f"{name}: a <{part.tag}> has <field>s, no <{field.tag}>")
@@ -140,7 +140,7 @@ def _dimension(said: Mapping[str, Any], fields: list[str], name: str) -> Dimensi
     _only(said, _DIMENSION, "an indexing dimension", name)
     field = said.get("name")
     if field not in fields:
-        raise SchemaError(f"{name}: indexing dimension {field!r} is no field.{near(str(field), fields)} Fields: {', '.join(fields)}")
+        raise SchemaError(f"{name}: indexing dimension {field!r} is no field.{nearest(str(field), fields)} Fields: {', '.join(fields)}")
     try:
         lo, hi = (None if said.get(end) is None else float(said[end]) for end in ("min", "max"))
     except (TypeError, ValueError):
@@ -153,4 +153,4 @@ def _dimension(said: Mapping[str, Any], fields: list[str], name: str) -> Dimensi
 def _only(said: Iterable[str], known: tuple[str, ...], what: str, name: str) -> None:
     for one in said:
         if one not in known:
-            raise SchemaError(f"{name}: {what} has no {one!r}.{near(one, known)} It has {', '.join(known)}")
+            raise SchemaError(f"{name}: {what} has no {one!r}.{nearest(one, list(known))} It has {', '.join(known)}")

@@ -7,23 +7,36 @@ import re
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
-from tidewheel.surfaces.arguments import near
+from tidewheel.model.schema import nearest
 
 _UTC = "UTC"
 
-NAMES: dict[str, pa.DataType] = {
-    **{name: pa.type_for_alias(name) for name in (
+_ARROW = {
+    name: pa.type_for_alias(name)
+    for name in (
         "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "float", "double", "string",
         "large_string", "binary", "bool", "date32", "time64[us]", "duration[us]",
-    )},
-    # SQL
-    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "real": pa.float32(),
-    "boolean": pa.bool_(), "text": pa.string(), "varchar": pa.string(), "blob": pa.binary(), "date": pa.date32(),
-    "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", _UTC),
-    # C
+    )
+}  # fmt: skip
+
+SQL = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
+    "utinyint": pa.uint8(), "usmallint": pa.uint16(), "uinteger": pa.uint32(), "ubigint": pa.uint64(), "float": pa.float32(),
+    "double": pa.float64(), "varchar": pa.string(), "blob": pa.binary(), "date": pa.date32(), "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"), "timestamp_s": pa.timestamp("s"), "timestamp_ms": pa.timestamp("ms"),
+    "timestamp_ns": pa.timestamp("ns"), "timestamp with time zone": pa.timestamp("us", _UTC),
+    "interval": pa.month_day_nano_interval(), "time_ns": pa.time64("ns"),
+}  # fmt: skip
+"""By the names that DuckDB has for them, whatever they are called in a statement."""
+
+_SQL_ALSO = {"int": SQL["integer"], "real": SQL["float"], "text": SQL["varchar"], "timestamptz": SQL["timestamp with time zone"]}
+
+_C = {
     **{f"{name}_t": pa.type_for_alias(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
     "char": pa.string(), "epoch_t": pa.timestamp("s", _UTC),
 }  # fmt: skip
+
+NAMES: dict[str, pa.DataType] = {**_ARROW, **SQL, **_SQL_ALSO, **_C}
 
 _MOMENT = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz\s*=\s*)?([\w/+:-]+)\s*)?\]")
 _DECIMAL = re.compile(r"(?:decimal(?:128)?|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -54,7 +67,7 @@ def type_named(text: str) -> pa.DataType:
     except ValueError:
         known = [*NAMES, "timestamp[us]", "timestamp[us, UTC]", "decimal(18, 2)", "list<int64>"]
         raise SchemaError(
-            f"there is no type {text!r}.{near(small, known)} Types: {', '.join(known[:17])}, date, timestamp, timestamp[ms], "
+            f"there is no type {text!r}.{nearest(small, known)} Types: {', '.join(known[:17])}, date, timestamp, timestamp[ms], "
             "timestamp[us, UTC], decimal(18, 2), list<int64> …"
         ) from None
 

@@ -88,7 +88,7 @@ def _hull(bounds: Bounds) -> Bounds:
 
 
 def apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:
-    """The boxes, with those that overlap joined; and whether that has let nothing in."""
+    """The boxes, with those that overlap joined; and whether the joined boxes hold the same points as before, and no others."""
     left = [box for box in boxes if all(lo is None or hi is None or lo <= hi for lo, hi in box.values())]
     if len(left) < 2:
         return left, True

@@ -1,0 +1,330 @@
+"""What can be asked of a warehouse and of a table: one class per operation, with the call that carries it out.
+
+An operation is a value: processes, and later HTTP and servers, hand it on as it is (`engine/protocol.py`). A new one is a class here and
+the method of `Warehouse` or `Table` that users call. What an operation does is not written here: `on` names the part of the engine that
+does it, in one line. Modules that take long to load are none of this module's, because every attached process imports it.
+
+A change to a class is a change of the wire's protocol: count `cluster.requests.PROTOCOL` up (tests/unit/test_wire.py notices).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
+from tidewheel.metrics import TableMetrics
+from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.description import TableDescription
+from tidewheel.model.query import Query
+from tidewheel.model.report import Progress
+from tidewheel.model.schema import TableSpec
+from tidewheel.read.result import Result
+
+if TYPE_CHECKING:
+    from tidewheel.engine.local_engine import LocalEngine
+    from tidewheel.engine.local_table import LocalTable
+
+# ---- the warehouse -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListTables(WarehouseOperation[list[str]]):
+    """The names of all tables."""
+
+    def on(self, engine: LocalEngine, progress: Progress | None) -> list[str]:
+        return engine.tables()
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(WarehouseOperation[None]):
+    """Drop a table and its rejects."""
+
+    name: Any
+
+    def on(self, engine: LocalEngine, progress: Progress | None) -> None:
+        engine.drop(self.name)
+
+
+# ---- rows into a table ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(TableDelivery[Ack]):
+    """Insert rows, as a package if there is a name: that is loaded at most once."""
+
+    package: Any
+    on_bad: Any
+
+    def on(self, table: LocalTable, rows: Any) -> Ack:
+        return table.as_owner(lambda: table.inserts.insert(rows, self.package, self.on_bad))
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(TableDelivery[Ack]):
+    """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
+
+    time: Any
+
+    def on(self, table: LocalTable, rows: Any) -> Ack:
+        return table.as_owner(lambda: table.replacements.replace(rows, self.time))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(TableDelivery[Staged]):
+    """Hand a slice of a stream's batch to the owner. Bad rows do not stop it. The same slice again takes the place of the first."""
+
+    slice_id: SliceId
+
+    streamed: ClassVar[bool] = True
+
+    def on(self, table: LocalTable, rows: RowStream) -> Staged:
+        return table.as_owner(lambda: table.streams.stage(self.slice_id, rows.batches))
+
+
+# ---- rows out of a table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery(TableQuestion):
+    """The rows that a query asks for."""
+
+    query: Query
+
+    def on(self, table: LocalTable) -> Result:
+        return table.query(self.query)
+
+    @property
+    def timeout(self) -> float | None:
+        return self.query.timeout
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRejects(TableQuestion):
+    """The rows that did not fit, the oldest first; if not `ordered`, as they come: the first of them then costs no more than itself."""
+
+    ordered: bool = True
+
+    def on(self, table: LocalTable) -> Result:
+        return table.rejects(self.ordered)
+
+    def about(self, spec: TableSpec) -> TableSpec:
+        from tidewheel.write.rejects import rejects_spec
+
+        return rejects_spec(spec.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFresh(TableQuestion):
+    """The rows of a pinned version that are in no chunk."""
+
+    pin: str
+    query: Query
+
+    def on(self, table: LocalTable) -> Result:
+        return table.fresh(self.pin, self.query)
+
+    @property
+    def timeout(self) -> float | None:
+        return self.query.timeout
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChanges(TableQuestion):
+    """The rows that came with the generations after < g <= upto."""
+
+    after: int
+    upto: int
+    columns: tuple[str, ...] | None = None
+
+    def on(self, table: LocalTable) -> Result:
+        return table.query(Query(columns=self.columns, after=self.after, upto=self.upto))
+
+
+# ---- a table -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTable(TableOperation[None]):
+    """Everything inserted before is in chunks and in the catalog when it returns, rejects included."""
+
+    def on(self, table: LocalTable) -> None:
+        table.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class GetState(TableOperation[TableState]):
+    """Rows, chunks, trees and bytes at this moment."""
+
+    def on(self, table: LocalTable) -> TableState:
+        return table.state()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable(TableOperation[TableDescription]):
+    """Per column: type, nulls, least, greatest, about how many different values."""
+
+    def on(self, table: LocalTable) -> TableDescription:
+        return table.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class GetMetrics(TableOperation[TableMetrics]):
+    """The counters since the warehouse was opened, as a copy."""
+
+    def on(self, table: LocalTable) -> TableMetrics:
+        return table.metrics()
+
+
+@dataclass(frozen=True, slots=True)
+class GetServers(TableOperation[list[ServerState]]):
+    """The indexing servers, by their numbers."""
+
+    def on(self, table: LocalTable) -> list[ServerState]:
+        return table.server_states()
+
+
+@dataclass(frozen=True, slots=True)
+class GetStreams(TableOperation[list[StreamState]]):
+    """The streams that came to the table, by their names."""
+
+    def on(self, table: LocalTable) -> list[StreamState]:
+        return table.stream_states()
+
+
+# ---- a stream of batches, each made of slices ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch(TableOperation[Ack]):
+    """Publish slices as one batch, at most once per (stream, batch). Visible and durable when it returns.
+
+    `written` are slices that were large enough to be written as chunks, each for a load of its own that was begun before. Batches of a
+    stream come in order: one at or below the last is a `duplicate`, and its slices are dropped.
+    """
+
+    stream: str
+    run: str
+    batch: int
+    slices: tuple[SliceId, ...]
+    written: tuple[Written, ...] = ()
+
+    def on(self, table: LocalTable) -> Ack:
+        return table.as_owner(lambda: table.streams.commit(self.stream, self.run, self.batch, self.slices, self.written))
+
+
+@dataclass(frozen=True, slots=True)
+class AbortBatch(TableOperation[None]):
+    """Drop what was staged for a batch. No error if there is nothing."""
+
+    stream: str
+    run: str
+    batch: int
+
+    def on(self, table: LocalTable) -> None:
+        table.streams.abort(self.stream, self.run, self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch(TableOperation[int | None]):
+    """The last batch of a stream that was committed."""
+
+    stream: str
+
+    def on(self, table: LocalTable) -> int | None:
+        return table.as_owner(lambda: table.streams.last(self.stream))
+
+
+# ---- a bulk load ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BeginLoad(TableOperation[Load]):
+    """Make a folder for the chunks that tasks will write."""
+
+    def on(self, table: LocalTable) -> Load:
+        table.confirm_ownership()  # first: a folder is made
+        return table.as_owner(table.loads.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLoad(TableOperation[Ack]):
+    """Make all these chunks part of the table in one transaction; with `overwrite`, all other rows leave it."""
+
+    job: str
+    written: tuple[Written, ...]
+    overwrite: bool
+
+    def on(self, table: LocalTable) -> Ack:
+        return table.as_owner(lambda: table.loads.commit(self.job, self.written, self.overwrite))
+
+
+@dataclass(frozen=True, slots=True)
+class AbortLoad(TableOperation[None]):
+    """Remove what the tasks of a load wrote. No error if there is nothing."""
+
+    job: str
+
+    def on(self, table: LocalTable) -> None:
+        table.loads.abort(self.job)
+
+
+# ---- one version, read by many -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TakePin(TableOperation[Pin]):
+    """Hold the version of this moment until `Unpin`, or until nobody asked for it for a while."""
+
+    query: Query
+
+    def on(self, table: LocalTable) -> Pin:
+        return table.pin(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class TouchPin(TableOperation[None]):
+    """A pinned version is still read. With `parts`: part number `part` of them has been read; after the last, the pin is soon let go."""
+
+    pin: str
+    part: int
+    parts: int
+
+    def on(self, table: LocalTable) -> None:
+        table.pins.touch(self.pin, self.part, self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin(TableOperation[None]):
+    """Nobody reads a pinned version any more."""
+
+    pin: str
+
+    def on(self, table: LocalTable) -> None:
+        table.pins.remove(self.pin)
+
+
+# ---- changes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetGeneration(TableOperation[int]):
+    """The last generation that is complete: no more rows will come with it or one before."""
+
+    def on(self, table: LocalTable) -> int:
+        return table.publisher.version.settled
+
+
+@dataclass(frozen=True, slots=True)
+class CountChanges(TableOperation[list[tuple[int, int]]]):
+    """(generation, rows that came after `after` and up to it) for each with rows, in rising order.
+
+    With `most` the list ends before that many rows are exceeded, but has one generation at least: none can be divided.
+    """
+
+    after: int
+    upto: int | None
+    most: int | None
+
+    def on(self, table: LocalTable) -> list[tuple[int, int]]:
+        return table.rows_by_generation(self.after, self.upto, self.most)

@@ -1,0 +1,55 @@
+"""What `Table.describe` says of a table: a line per column, as plain values and as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column. `least`, `greatest` and `distinct` are None where there is no value, or no order among values."""
+
+    name: str
+    type: str
+    nulls: int
+    least: Any
+    greatest: Any
+    distinct: int | None
+    """About how many different values there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """Iterate over it for the columns; `print` it for a table of them."""
+
+    table: str
+    rows: int
+    columns: tuple[ColumnFacts, ...]
+
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __str__(self) -> str:
+        head = ("column", "type", "nulls", "least", "greatest", "distinct")
+        lines = [head, *((c.name, c.type, f"{c.nulls:,}", shown(c.least), shown(c.greatest), _about(c.distinct)) for c in self.columns)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        grid = ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+        return "\n".join([f"{self.table}: {self.rows:,} row{'' if self.rows == 1 else 's'}", *grid])
+
+
+_LONGEST = 40
+"""Characters of a value that are shown."""
+
+
+def shown(value: Any) -> str:
+    """A value as text, on one line and not too long; empty for none."""
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _about(distinct: int | None) -> str:
+    return "" if distinct is None else f"~{distinct:,}"

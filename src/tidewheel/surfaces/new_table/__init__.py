@@ -1,1 +1,0 @@
-"""`tidewheel create`: the definition of a table from a sample, from flags, or from a record descriptor."""
