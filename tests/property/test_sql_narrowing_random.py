@@ -15,7 +15,8 @@ import tidewheel as tw
 from tests.conftest import check_nothing_left, examples
 from tests.sql_tables import told
 from tests.unit.test_sql_narrowing import NOW, at_the_moment
-from tidewheel.sql import small, statement_time
+from tidewheel.duck import statement_time
+from tidewheel.sql import small
 from tidewheel.sql.statement import Statement
 
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("n", pa.int32())])

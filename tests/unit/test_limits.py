@@ -19,8 +19,10 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.chunk.reader import Chunk
+from tidewheel.duck import evaluator
+from tidewheel.duck.lifetime import Kept
 from tidewheel.env.disk import Disk
-from tidewheel.read import expressions, limits, materialise, ordering
+from tidewheel.read import limits, materialise, ordering
 from tidewheel.testing.probe import Probe
 
 N = 300_000
@@ -393,12 +395,12 @@ def test_back_pressure_shows_in_the_metrics(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_evaluator_is_locked_however_its_start_ends(monkeypatch: pytest.MonkeyPatch, table: tw.Table) -> None:
     """An interrupt while the evaluator is set up must not leave one behind that can read files."""
-    monkeypatch.setattr(expressions, "_database", None)
-    real = expressions._connect
-    monkeypatch.setattr(expressions, "_connect", lambda memory: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(evaluator, "_evaluator", Kept())
+    real = evaluator.connect
+    monkeypatch.setattr(evaluator, "connect", lambda memory: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         table.query(where="x > 3 and id > -1")
-    assert expressions._database is None
-    monkeypatch.setattr(expressions, "_connect", real)
+    assert not evaluator._evaluator.items
+    monkeypatch.setattr(evaluator, "connect", real)
     with pytest.raises(tw.QueryError):
         table.query(where="(read_text('/etc/hostname')).content = 'x'").to_arrow()

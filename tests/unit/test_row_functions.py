@@ -14,9 +14,9 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import check_nothing_left
-from tidewheel.read import expressions
-from tidewheel.read.bounded import AGGREGATES, SCALARS
-from tidewheel.read.row_functions import MOMENTS
+from tidewheel.duck import expressions
+from tidewheel.duck.bounded import AGGREGATES, SCALARS
+from tidewheel.duck.row_functions import MOMENTS
 from tidewheel.read.value_lists import without_lists
 from tidewheel.testing.probe import warehouse_of
 

@@ -120,7 +120,7 @@ def test_a_reader_that_stops_early_leaves_nothing(wh: tw.Warehouse) -> None:
         next(iter(wh.sql("SELECT * FROM taxi")))
         wh.sql("SELECT * FROM taxi")
     gc.collect()
-    assert all(len(idle) <= 4 for database in _databases.values() for idle in database._idle.values())
+    assert all(len(idle) <= 4 for database in _databases.items for idle in database._idle.values())
     assert len(wh.sql("SELECT * FROM taxi")) == 2000
 
 

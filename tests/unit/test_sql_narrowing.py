@@ -19,8 +19,8 @@ import pytest
 import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tests.sql_tables import told
-from tidewheel.sql import statement_time
-from tidewheel.sql.parser import tree_of
+from tidewheel.duck import statement_time
+from tidewheel.duck.parser import tree_of
 from tidewheel.sql.small import is_certain
 
 NOW = dt.datetime(2026, 3, 2, 12, 30, 15, 123456, tzinfo=dt.UTC)

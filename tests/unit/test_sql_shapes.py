@@ -143,7 +143,7 @@ def test_new_constants_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forked_child_leaves_the_parser_of_its_parent_alone() -> None:
     code = """
 import os
-from tidewheel.sql.parser import tree_of
+from tidewheel.duck.parser import tree_of
 tree_of("SELECT 1")
 child = os.fork()
 if not child:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tidewheel.duck.evaluator import ROWS
+from tidewheel.duck.expressions import Expression, at_one_moment, referenced
+from tidewheel.duck.nodes import quoted
 from tidewheel.errors import QueryError
 from tidewheel.model.query import Query
-from tidewheel.read.expressions import ROWS, Expression, at_one_moment, looked_at_within, quoted, referenced, run
 from tidewheel.read.limits import NEVER, Watch
+from tidewheel.read.row_expressions import looked_at_within, run
 from tidewheel.read.totals.parse import Total, read, type_of
 from tidewheel.read.totals.sums import Totals
 

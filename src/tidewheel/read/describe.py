@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.duck.nodes import quoted
 from tidewheel.index.version import Version
 from tidewheel.model.description import ColumnFacts, TableDescription
 from tidewheel.model.pieces import KMAX, KMIN, ROWS, TMAX, TMIN
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import DATE_UNITS
-from tidewheel.read.expressions import quoted
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.planner import Planner
 

@@ -66,7 +66,7 @@ class Pipeline:
             self.columns = planner.columns(query.columns)
             self.schema = self.columns.schema
         if isinstance(query.where, str):
-            from tidewheel.read.expressions import Filter
+            from tidewheel.read.row_expressions import Filter
 
             self._filter = Filter(query.where, planner.spec.schema, planner.spec.time.column, watch)
         elif query.where is not None and not callable(query.where):

@@ -15,10 +15,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pyspark
-from pyspark.find_spark_home import _find_spark_home
 
 from tidewheel.errors import SparkError
 from tidewheel.spark.java import Java, find
+from tidewheel.spark.jvm import spark_home
 from tidewheel.spark.user_folders import cache_folder
 
 _UNUSED_SECONDS = 90 * 24 * 3600
@@ -43,7 +43,7 @@ def replaying(java: Java, file: Path) -> list[str]:
 
 def file_for(java: Java) -> Path:
     """One for each Spark and each Java."""
-    what = "\n".join((_find_spark_home(), str(java.home), java.version))
+    what = "\n".join((spark_home(), str(java.home), java.version))
     return cache_folder() / f"spark-{pyspark.__version__}-{blake2b(what.encode(), digest_size=8).hexdigest()}.classes"
 
 

@@ -22,8 +22,9 @@ from importlib import resources
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.readwriter import DataFrameReader
+
+from tidewheel.spark import jvm
 
 _log = logging.getLogger("tidewheel.spark")
 
@@ -32,37 +33,17 @@ _ATTRIBUTE = "_tidewheel_fresh_scans"
 
 def install(spark: SparkSession, format_: str) -> bool:
     """Do it for a session; False if it cannot be done."""
-    if not hasattr(spark, "_jsparkSession"):  # Spark Connect: the JVM is elsewhere
+    if not jvm.is_classic(spark):
         return False
     try:
-        setattr(spark.sparkContext, _ATTRIBUTE, _compiled(spark, format_))
+        source = resources.files(__package__).joinpath("FreshScans.java").read_text()
+        setattr(spark.sparkContext, _ATTRIBUTE, jvm.compiled(spark, source, "FreshScans", format_))
     except Exception as e:  # whatever a strange Spark makes of it: reading works without
         _log.warning("filters do not reach tables of format %s in this Spark, so reading is slower: %s", format_, e)
         return False
     for owner, name in ((DataFrameReader, "load"), (DataFrameReader, "table"), (SparkSession, "table"), (SparkSession, "sql")):
-        method = getattr(owner, name)
-        if not hasattr(method, _ATTRIBUTE):
-            setattr(owner, name, _fresh(method))
+        jvm.wrap_method(owner, name, _fresh)
     return True
-
-
-def _compiled(spark: SparkSession, format_: str) -> Any:
-    """Once for a Java process, which may outlive the session: Py4J takes two classes of one name for the same."""
-    context = spark.sparkContext
-    jvm, gateway = context._jvm, context._gateway
-    assert jvm is not None and gateway is not None
-    there = vars(gateway).get(_ATTRIBUTE)  # its other attributes are Java's
-    if there is not None:
-        return there
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(resources.files(__package__).joinpath("FreshScans.java").read_text())
-    (make,) = compiler.getClassLoader().loadClass("FreshScans").getConstructors()
-    arguments = gateway.new_array(jvm.java.lang.Object, 1)
-    arguments[0] = format_
-    made = make.newInstance(arguments)
-    vars(gateway)[_ATTRIBUTE] = made
-    return made
 
 
 def _fresh(method: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
@@ -72,15 +53,10 @@ def _fresh(method: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     def fresh(self: Any, *args: Any, **kwargs: Any) -> DataFrame:
         found = method(self, *args, **kwargs)
         spark = found.sparkSession
-        scans = getattr(spark.sparkContext, _ATTRIBUTE, None) if hasattr(spark, "_jsparkSession") else None
-        if scans is None or not isinstance(found, ClassicDataFrame):
+        scans = getattr(spark.sparkContext, _ATTRIBUTE, None) if jvm.is_classic(spark) else None
+        if scans is None or (analyzed := jvm.analyzed(found)) is None:
             return found
-        plan = scans.replaced(found._jdf.queryExecution().analyzed())
-        if plan is None:
-            return found
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        return ClassicDataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+        plan = scans.replaced(analyzed)
+        return found if plan is None else jvm.frame_of(spark, plan)
 
-    setattr(fresh, _ATTRIBUTE, True)
     return fresh

@@ -17,11 +17,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pyspark
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import SparkError
 from tidewheel.spark.conf import cores
+from tidewheel.spark.jvm import is_classic, spark_home
 from tidewheel.spark.user_folders import cache_folder
 
 
@@ -31,7 +31,7 @@ def agree(spark: SparkSession) -> None:
     On a cluster the name is that of a program on other machines, about which nothing can be known here. A session of Spark Connect has
     its workers elsewhere as well.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if not is_classic(spark):
         return
     context = spark.sparkContext
     if cores(str(context.master), 1) is None:
@@ -51,7 +51,7 @@ def for_workers() -> str:
     Spark puts an archive of PySpark's sources before all else on the path of its workers, and every one of them compiles it anew, most of a
     second each. Where this Python has the same PySpark installed, a script leaves the archive out.
     """
-    home = Path(_find_spark_home())
+    home = Path(spark_home())
     if Path(pyspark.__file__).resolve().parent != home.resolve():
         return sys.executable
     archives = sorted((home / "python" / "lib").glob("*.zip"))

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import InputError, SparkError
+from tidewheel.spark.jvm import add_jar, has_class, java_of, scala_object
 from tidewheel.spark.user_folders import cache_folder
 
 SETTING = "spark.tidewheel.packages."
@@ -64,8 +65,8 @@ def connector(spark: SparkSession, *kinds: str) -> None:
     for kind in kinds:
         known = CONNECTORS[kind]
         with _lock:
-            jvm = _jvm(spark)
-            if _has(jvm, known.proof):
+            _jvm(spark)
+            if has_class(spark, known.proof):
                 continue
             named = spark.conf.get(SETTING + kind, None)
             packages = [part.strip() for part in named.split(",") if part.strip()] if named else known.packages
@@ -77,7 +78,7 @@ def connector(spark: SparkSession, *kinds: str) -> None:
                     f"the jars in spark.jars, or name others that can be reached in the setting {SETTING}{kind}"
                 ) from e
             _add(spark, files)
-            if not _has(jvm, known.proof):
+            if not has_class(spark, known.proof):
                 raise SparkError(
                     f"{', '.join(packages)} have no {kind} connector for Spark ({known.proof}): check the setting {SETTING}{kind}"
                 )
@@ -89,7 +90,7 @@ def resolve(spark: SparkSession, coordinates: Sequence[str], *, transitive: bool
     It leaves out what Spark has itself. Spark's settings `spark.jars.repositories`, `spark.jars.ivy` and `spark.jars.ivySettings` count.
     """
     jvm = _jvm(spark)
-    none = _object(jvm.scala, "None")
+    none = scala_object(jvm.scala, "None")
 
     def setting(name: str) -> Any:
         value = spark.conf.get(name, None)
@@ -97,14 +98,14 @@ def resolve(spark: SparkSession, coordinates: Sequence[str], *, transitive: bool
 
     said = jvm.java.io.ByteArrayOutputStream()
     out = jvm.java.io.PrintStream(said)
-    maven = _object(jvm.org.apache.spark.util, "MavenUtils")
+    maven = scala_object(jvm.org.apache.spark.util, "MavenUtils")
     with _alone():
         try:
             if own := spark.conf.get("spark.jars.ivySettings", None):
                 ivy = maven.loadIvySettings(own, setting("spark.jars.repositories"), setting("spark.jars.ivy"), out)
             else:
                 ivy = maven.buildIvySettings(setting("spark.jars.repositories"), setting("spark.jars.ivy"), True, out)
-            nothing = _object(jvm.scala.collection.immutable, "Nil")
+            nothing = scala_object(jvm.scala.collection.immutable, "Nil")
             found = maven.resolveMavenCoordinates(",".join(coordinates), ivy, none, transitive, nothing, False, out)
         except Py4JJavaError as e:
             raise SparkError(f"{', '.join(coordinates)} could not be resolved: {e.java_exception.getMessage()}") from e
@@ -113,35 +114,18 @@ def resolve(spark: SparkSession, coordinates: Sequence[str], *, transitive: bool
 
 def _add(spark: SparkSession, files: Sequence[Path]) -> None:
     """Driver and executors learn the classes of these jars."""
-    jvm = _jvm(spark)
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         for file in files:
-            loader.addURL(jvm.java.io.File(str(file)).toURI().toURL())
-            jvm_context = spark.sparkContext._jsc
-            jvm_context.addJar(str(file))
+            add_jar(spark, file)
     except Py4JError as e:
         raise SparkError(f"this session takes no new jars: start it with spark.jars={','.join(map(str, files))}") from e
 
 
-def _has(jvm: Any, name: str) -> bool:
-    try:
-        jvm.java.lang.Class.forName(name, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    except Py4JJavaError:
-        return False
-    return True
-
-
 def _jvm(spark: SparkSession) -> Any:
-    jvm = getattr(spark, "_jvm", None)
+    jvm = java_of(spark)
     if jvm is None:
         raise SparkError("a Spark Connect session cannot be given connectors: start its server with them, by --packages or spark.jars")
     return jvm
-
-
-def _object(package: Any, name: str) -> Any:
-    """A Scala object, as Java sees it."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 @contextmanager

@@ -17,15 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext, accumulators
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
-from pyspark.find_spark_home import _find_spark_home
-from pyspark.java_gateway import launch_gateway
-from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
 
 from tidewheel.errors import SparkError
-from tidewheel.spark import class_archive, java
+from tidewheel.spark import class_archive, java, jvm
 from tidewheel.spark.conf import java_options
 from tidewheel.spark.interpreter import for_workers
 from tidewheel.spark.user_folders import log_folder
@@ -51,11 +47,10 @@ def submitted() -> bool:
 
 def launched() -> bool:
     """There is a Java process. One that died, killed for want of memory perhaps, is forgotten with all that ran in it."""
-    gateway: Any = SparkContext._gateway
+    gateway = jvm.gateway()
     process = getattr(gateway, "proc", None)
     if process is not None and process.poll() is not None:
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        jvm.forget_java()
         return False
     return gateway is not None
 
@@ -72,10 +67,10 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     for name, value in settings.items():
         if not _SECRET.search(name):  # they would be on a command line that everybody can read; the context gets them
             conf.set(name, value)
-    environment = {"JAVA_HOME": str(chosen.home), "SPARK_HOME": _find_spark_home()} | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
+    environment = {"JAVA_HOME": str(chosen.home), "SPARK_HOME": jvm.spark_home()} | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
     with log.open("ab") as out, _environment(environment):
         try:
-            gateway = launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
+            gateway = jvm.start_java(conf, out)
         except (PySparkException, OSError) as e:
             raise SparkError(
                 f"Spark did not start: {_last_words(log) or e}. What it said is in {log}; `tidewheel doctor` may know more"
@@ -86,7 +81,7 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
 
 def end() -> None:
     """End the Java process, which a stopped session leaves for the next one, and wait until it has."""
-    gateway = SparkContext._gateway
+    gateway = jvm.gateway()
     process = getattr(gateway, "proc", None)
     if gateway is not None and process is not None:
         gateway.shutdown()
@@ -111,19 +106,15 @@ def _keep_python_quiet(log: Path) -> None:
     """What PySpark logs on the Python side goes to the file as well."""
     # Without a handler of its own, what Py4J says when Java goes away lands on the terminal.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    # Every failed query is raised, and printed by these two in addition.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logger = PySparkLogger.getLogger(name)
+    for logger in jvm.query_loggers():
         logger.propagate = False
         logger.handlers = [logging.FileHandler(log, delay=True)]
 
-    # Java may let go of the line to a stopped session before Python stops to listen on it, which Python's own servers print.
     def noted(server: object, request: object, client: object) -> None:
         with log.open("a") as out:
             traceback.print_exc(file=out)
 
-    for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-        setattr(kind, "handle_error", noted)  # noqa: B010  # mypy has no other way to take it
+    jvm.handle_accumulator_errors(noted)
 
 
 @contextmanager

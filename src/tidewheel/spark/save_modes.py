@@ -11,14 +11,14 @@ from typing import Any
 
 from pyspark.sql.readwriter import DataFrameWriter
 
+from tidewheel.spark import jvm
+
 _CONDITIONS = {"ErrorIfExists": "error", "Ignore": "ignore"}
-_ATTRIBUTE = "_tidewheel_modes"
 
 
 def install(format_: str) -> None:
     """For all DataFrames of this process that are written in this format, and for no others."""
-    if not hasattr(DataFrameWriter.save, _ATTRIBUTE):
-        setattr(DataFrameWriter, "save", _all_modes(DataFrameWriter.save, format_))  # noqa: B010 (mypy forbids to assign a method)
+    jvm.wrap_method(DataFrameWriter, "save", lambda save: _all_modes(save, format_))
 
 
 def _all_modes(save: Any, format_: str) -> Any:
@@ -30,12 +30,9 @@ def _all_modes(save: Any, format_: str) -> Any:
             self.format(format)
         if mode is not None:
             self.mode(mode)
-        writer = getattr(self, "_jwrite", None)  # Spark Connect has none
-        if writer is not None and str(writer.source()).lower() == format_:
-            condition = _CONDITIONS.get(str(writer.curmode().name()))
-            if condition is not None:
-                self.mode("append").option("ifExists", condition)
+        written, mode_ = jvm.written_as(self)
+        if written == format_ and mode_ in _CONDITIONS:
+            self.mode("append").option("ifExists", _CONDITIONS[mode_])
         save(self, path, None, None, partitionBy, **options)
 
-    setattr(saved, _ATTRIBUTE, True)
     return saved

@@ -146,10 +146,10 @@ def _kept(schema: StructType) -> Mapping[str, str]:
 
 def install(spark: SparkSession) -> None:
     """Make a session know the format, with all that Spark's Python sources lack. May be called again."""
-    from tidewheel.spark import fresh_scans, save_modes
+    from tidewheel.spark import fresh_scans, jvm, save_modes
     from tidewheel.spark.splits import SLOTS
 
-    if hasattr(spark, "_jsparkSession"):
+    if jvm.is_classic(spark):
         spark.sparkContext.environment[SLOTS] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(TidewheelSource)
     save_modes.install(FORMAT)

@@ -15,6 +15,7 @@ from tidewheel.env.memory import machine_memory
 from tidewheel.errors import SettingsError, SparkError
 from tidewheel.spark.conf import PUSHDOWN, cores, defaults, given, patient
 from tidewheel.spark.interpreter import agree
+from tidewheel.spark.jvm import expect_replacement, has_context, java_of
 from tidewheel.spark.launch import launch, launched, log_file, reason, submitted, use_this_python
 
 __all__ = ["log_file", "register", "session"]
@@ -33,7 +34,7 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     """
     wanted = given(conf)
     with _lock:
-        if launched() and SparkContext._active_spark_context is not None:
+        if launched() and has_context():
             return register(_changed(SparkSession.builder.getOrCreate(), master, wanted))
         return register(start(master, wanted))
 
@@ -49,20 +50,13 @@ def register(spark: SparkSession) -> SparkSession:
 
     _check_version()
     agree(spark)
-    _expect_replacement(spark)
+    if java_of(spark) is not None:
+        with suppress(Py4JError):
+            expect_replacement(spark)
     install(spark)
     if PUSHDOWN not in spark.conf.getAll:
         spark.conf.set(PUSHDOWN, "true")
     return spark
-
-
-def _expect_replacement(spark: SparkSession) -> None:
-    """Spark found `pyspark_tidewheel` by itself, and would warn that a source of that name is registered again."""
-    jvm = getattr(spark, "_jvm", None)  # Spark Connect has none
-    with suppress(Py4JError):
-        if jvm is not None:
-            logs = jvm.org.apache.logging.log4j
-            logs.core.config.Configurator.setLevel("org.apache.spark.sql.execution.datasources.DataSourceManager", logs.Level.ERROR)
 
 
 def start(master: str | None, wanted: dict[str, str], options: list[str] | None = None) -> SparkSession:

@@ -9,8 +9,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.duck.nodes import Node, walk
+from tidewheel.duck.parser import text_of
 from tidewheel.errors import QueryError
-from tidewheel.read.bounded import walk
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.sql.apart_reading import ApartReading
@@ -22,7 +23,6 @@ from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.execution import Inputs, Reading
 from tidewheel.sql.explain_statement import ExplainResult
 from tidewheel.sql.extra_bounds import narrowed
-from tidewheel.sql.nodes import Node
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import MOST_ROWS
@@ -31,7 +31,6 @@ from tidewheel.sql.statement import Statement, parse
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.table_scan import Scan
 from tidewheel.sql.table_summary import NAME, rewritten, standing_for
-from tidewheel.sql.texts import text_of
 
 _MOST_ASKED = 8
 """Small queries that are answered before a statement."""

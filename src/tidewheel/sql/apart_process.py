@@ -19,11 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
+from tidewheel.duck.evaluator import ROWS
+from tidewheel.duck.expressions import looked_at
+from tidewheel.duck.failures import BROKEN, DuckError, is_interrupt, is_out_of_memory
+from tidewheel.duck.parser import TOO_DEEP
 from tidewheel.env.without_pandas import let_in
 from tidewheel.env.workers import IDLE, READY, EndedError, Line
 from tidewheel.errors import LimitError, TidewheelError
@@ -31,11 +34,12 @@ from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
 from tidewheel.read import apart
 from tidewheel.read.apart import Wrong, packed, unpacked
-from tidewheel.read.expressions import ROWS, looked_at
 from tidewheel.sql.database import Session, database
 from tidewheel.sql.explained import explained
-from tidewheel.sql.parser import TOO_DEEP
 from tidewheel.sql.statement import parsed
+
+if TYPE_CHECKING:
+    from tidewheel.duck.connect import Connection
 
 _LINUX = sys.platform == "linux"
 _ABOVE = 192 << 20
@@ -45,10 +49,6 @@ _KEPT = 128 << 20
 _DEEPEST = 4_000
 """Levels of a condition that can be handed on."""
 _EVALUATOR = Path("·")
-_NO_MEMORY = ("Out of Memory", "Memory allocation failure")
-"""As DuckDB says it, by the place where it was."""
-_BROKEN = (duckdb.InternalException, duckdb.FatalException)
-"""After which its database may be of no use any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Process:
         self._numbers = itertools.count(1)
         self._answers: dict[int, SimpleQueue[tuple[int, Any]]] = {}
         self._go: SimpleQueue[bool] = SimpleQueue()
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._connection: Connection | None = None
         self._stopped = False
         self.busy = threading.Event()
 
@@ -101,7 +101,7 @@ class _Process:
         for waiting in list(self._answers.values()):
             waiting.put((apart.FAIL, None))
         if (connection := self._connection) is not None:
-            with suppress(duckdb.Error):
+            with suppress(DuckError):
                 connection.interrupt()
 
     def _send(self, kind: int, number: int = 0, data: Any = b"") -> None:
@@ -117,7 +117,7 @@ class _Process:
             _limit_memory(job["memory"])
             last = apart.DONE, getattr(self, f"_{job['kind']}")(job)
         except BaseException as e:
-            last, broken = (apart.ERROR, wrong(e)), isinstance(e, _BROKEN)
+            last, broken = (apart.ERROR, wrong(e)), isinstance(e, BROKEN)
         try:
             _limit_memory(None)
             self._answers.clear()
@@ -189,7 +189,7 @@ class _Process:
             self._answers.pop(number, None)
             self._send(apart.LEAVE, number)
 
-    def runs(self, connection: duckdb.DuckDBPyConnection | None) -> None:
+    def runs(self, connection: Connection | None) -> None:
         self._connection = connection
 
 
@@ -227,7 +227,7 @@ def _tables(job: dict[str, Any]) -> dict[str, Any]:
 def wrong(error: BaseException) -> Wrong:
     """What went wrong, as the other process is told of it."""
     message = str(error).partition("\n\nStack Trace:")[0]
-    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError)) or any(one in message for one in _NO_MEMORY):
+    if isinstance(error, (MemoryError, pa.ArrowMemoryError)) or is_out_of_memory(error):
         return Wrong("memory", message.split("\n")[0].split("Error: ", 1)[-1])
     if isinstance(error, LimitError):
         return Wrong("memory", message)
@@ -235,9 +235,9 @@ def wrong(error: BaseException) -> Wrong:
         return Wrong("said", message)
     if isinstance(error, RecursionError):
         return Wrong("said", TOO_DEEP)
-    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
+    if is_interrupt(error):
         return Wrong("interrupted", message)
-    if isinstance(error, (duckdb.Error, pa.ArrowException, OSError)):
+    if isinstance(error, (DuckError, pa.ArrowException, OSError)):
         return Wrong("query", message)
     return Wrong("memory" if "bad_alloc" in message else "said", f"{type(error).__name__}: {message}")
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.connect import working_memory
+from tidewheel.duck.error_text import said_by_duckdb
 from tidewheel.errors import CancelledError, LimitError, QueryError
 from tidewheel.read import apart
 from tidewheel.read.apart import Apart, Wrong, WrongError, unpacked
 from tidewheel.read.limits import FREE, Cancellable, Limits
 from tidewheel.sql.asking import Asking, Used
-from tidewheel.sql.database import working_memory
 from tidewheel.sql.ddl import Change
-from tidewheel.sql.error_text import said_by_duckdb
 from tidewheel.sql.execution import BATCH_ROWS, Inputs, out_of_memory, too_late
 from tidewheel.sql.explained import Explained
 from tidewheel.sql.parameters import Parameters

@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError, SchemaError
 from tidewheel.model.definition import key_of, time_of
 from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec, ZOrder, make_spec, nearest
 from tidewheel.sql.ddl import CreateStatement, Named
-from tidewheel.sql.error_text import pointed
 
 OPTIONS = ("time", "key", "bounds", "partition")
 

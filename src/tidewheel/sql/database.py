@@ -1,83 +1,45 @@
-"""Databases of DuckDB for statements: they hold no data, reach no file and no network, and cannot be talked out of that.
+"""The databases of statements, and their sessions.
 
-There is one per limit of memory, for the whole process. A statement has a session of it to itself, in which the tables that it names are
-known; sessions are kept for the next one.
+There is one database per limit of memory, for the whole process. A statement has a session of it to itself, in which the tables that it
+names are known; sessions are kept for the next one.
 """
 
 from __future__ import annotations
 
-import atexit
 import datetime as dt
-import itertools
-import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
+from tidewheel.duck import statement_time
+from tidewheel.duck.connect import connect_for_statements, working_memory
+from tidewheel.duck.failures import DuckError, bound
+from tidewheel.duck.internals import register_source
+from tidewheel.duck.lifetime import Kept
+from tidewheel.duck.nodes import quoted
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.env.memory import machine_memory
 from tidewheel.errors import ClosedError
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.expressions import quoted
-from tidewheel.sql import statement_time
-from tidewheel.sql.error_text import AGAIN, of_the_line_before
-from tidewheel.sql.function_limits import guard
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.streamed import Streamed
 from tidewheel.sql.table_source import Open, TableSource
 
-LEAST = 64 << 20
-"""Bytes that DuckDB needs to work at all."""
+if TYPE_CHECKING:
+    from tidewheel.duck.connect import Connection
 
 _IDLE = 4
 """Sessions that are kept for each warehouse."""
 
 _MOST_DATABASES = 4
 
-_SPILL = 8
-"""Times its memory, that a database may write to its temporary folder."""
-
-_numbers = itertools.count()
-_lock = threading.Lock()
-_databases: dict[int, Database] = {}
-_of_the_parent: list[Database] = []
-"""In a forked child: kept, so that they are not closed."""
-
-
-def connect(memory: int, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A new database with nothing in it. `threads`: as many as the machine has cores, if none is given."""
-    connection = duckdb.connect(":memory:")
-    guard(connection)
-    statement_time.install(connection)
-    folder = os.path.join(tempfile.gettempdir(), f"tidewheel-sql-{os.getpid()}-{next(_numbers)}")
-    if threads is not None:
-        connection.execute(f"SET threads = {threads}")
-    for setting in (
-        "GLOBAL TimeZone = 'UTC'",  # or only this connection has it, and its cursors the machine's
-        "GLOBAL Calendar = 'gregorian'",
-        f"memory_limit = '{memory // 1024}KiB'",
-        f"temp_directory = '{folder}'",
-        f"max_temp_directory_size = '{_SPILL * memory // 1024}KiB'",
-        "python_enable_replacements = false",
-        "autoinstall_known_extensions = false",
-        "autoload_known_extensions = false",
-        "allow_community_extensions = false",
-        "enable_external_access = false",
-        "lock_configuration = true",
-    ):
-        connection.execute(f"SET {setting}")
-    return connection
-
 
 class Session:
     """A connection that one statement has at a time."""
 
-    def __init__(self, database: Database, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, database: Database, connection: Connection) -> None:
         self.database = database
         self.connection = connection
         self._sources: dict[str, TableSource] = {}
@@ -105,7 +67,7 @@ class Session:
     def _register(self, name: str, spec: TableSpec) -> TableSource:
         source = TableSource(spec)
         hidden = f"{name}·rows"
-        self.connection._register_arrow_source(hidden, source)
+        register_source(self.connection, hidden, source)
         columns = ", ".join(map(quoted, source.columns))
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {columns} FROM {quoted(hidden)}")
         self._sources[name.lower()] = source  # SQL does not tell upper from lower case
@@ -113,14 +75,7 @@ class Session:
 
     def bind(self, text: str, parameters: Parameters) -> Any:
         """A relation that runs a statement when it is read. Raises what is wrong with its names and types."""
-        try:
-            return self.connection.sql(text, params=parameters)
-        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException) as e:
-            try:
-                self.connection.execute(f"{AGAIN}{text}", parameters)  # which says the same, and where
-            except duckdb.Error as again:
-                raise type(e)(of_the_line_before(str(again))) from None
-            raise
+        return bound(self.connection, text, parameters)
 
     def remember(self, tables: Iterable[str]) -> None:
         """From now on, keep the filters that these tables are offered."""
@@ -152,7 +107,7 @@ class Database:
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self._root: duckdb.DuckDBPyConnection | None = connect(memory)
+        self._root: Connection | None = connect_for_statements(memory)
         self._idle: dict[Path, list[Session]] = {}
         self._lock = threading.Lock()
 
@@ -181,7 +136,7 @@ class Database:
         """If it is not `sound`, it is not used again."""
         try:
             session.end()
-        except duckdb.Error:
+        except DuckError:
             sound = False
         with self._lock:
             idle = self._idle.setdefault(warehouse, [])
@@ -191,46 +146,26 @@ class Database:
         session.close()
 
 
+_databases: Kept[Database] = Kept()
+"""The one that was asked for last is the last."""
+
+
 def database(memory: float) -> Database:
     """The database for statements that may hold so many bytes together."""
     size = working_memory(memory)
-    with _lock:
-        found = _databases.pop(size, None) or Database(size)
-        _databases[size] = found
-        while len(_databases) > _MOST_DATABASES:  # what still runs in it goes on
-            del _databases[next(iter(_databases))]
+    with _databases.lock:
+        kept = _databases.items
+        found = next((one for one in kept if one.memory == size), None)
+        if found is None:
+            found = Database(size)
+        else:
+            kept.remove(found)
+        kept.append(found)
+        del kept[:-_MOST_DATABASES]  # what still runs in it goes on
         return found
-
-
-def working_memory(most: float) -> int:
-    """What DuckDB is given for a statement that may take so many bytes."""
-    return max(LEAST, int(min(most, machine_memory())))
 
 
 def forget(broken: Database) -> None:
     """An error inside of DuckDB can leave a database unusable: the next statement gets a new one."""
-    with _lock:
-        for size, one in list(_databases.items()):
-            if one is broken:
-                del _databases[size]
-
-
-@atexit.register
-def _close_all() -> None:
-    """DuckDB complains at the end of the process about connections that are still there."""
-    with _lock:
-        databases = list(_databases.values())
-        _databases.clear()
-    for one in databases:
-        one.close()
-
-
-def _forget_in_child() -> None:
-    """A forked child has none of the threads that DuckDB works with: to close what was the parent's would end it."""
-    global _lock
-    _lock = threading.Lock()
-    _of_the_parent.extend(_databases.values())
-    _databases.clear()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+    with _databases.lock:
+        _databases.items[:] = [one for one in _databases.items if one is not broken]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidewheel.duck.column_types import arrow_type
+from tidewheel.duck.error_text import pointed
+from tidewheel.duck.tokens import Token, Tokens, blanked
 from tidewheel.errors import QueryError
-from tidewheel.sql.column_types import arrow_type
-from tidewheel.sql.error_text import pointed
 from tidewheel.sql.refusals import refused_statement
-from tidewheel.sql.tokens import Token, Tokens, blanked
 
 SYSTEM = "system"
 """The schema of the tables that tell about the warehouse."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidewheel.duck.nodes import Node, quoted
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.read.expressions import quoted
-from tidewheel.sql.nodes import Node
 
 
 def described(node: Node, tables: Mapping[str, PinnedTable]) -> str | None:

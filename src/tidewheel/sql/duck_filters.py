@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from duckdb._sources.nodes import Binary, Col, In, Lit, Node, Postfix, Unary, exact_value
 
+from tidewheel.duck.internals import Binary, Col, FilterNode, In, Lit, Postfix, Unary, exact_value
 from tidewheel.model import conditions as where
 
 _INTEGERS = {
@@ -28,7 +28,7 @@ class _NotOursError(Exception):
     """This filter stays with DuckDB."""
 
 
-def condition_of(node: Node, schema: pa.Schema) -> where.Condition | None:
+def condition_of(node: FilterNode, schema: pa.Schema) -> where.Condition | None:
     """What a filter says, or None if it is DuckDB's to apply."""
     try:
         return _condition(node, schema, 0)
@@ -36,7 +36,7 @@ def condition_of(node: Node, schema: pa.Schema) -> where.Condition | None:
         return None
 
 
-def _condition(node: Node, schema: pa.Schema, depth: int) -> where.Condition:
+def _condition(node: FilterNode, schema: pa.Schema, depth: int) -> where.Condition:
     if depth > _DEEPEST:
         raise _NotOursError
     match node:
@@ -65,7 +65,7 @@ def _known(column: str, schema: pa.Schema) -> str:
     return column
 
 
-def _scalar(node: Node, column: str, schema: pa.Schema) -> pa.Scalar:
+def _scalar(node: FilterNode, column: str, schema: pa.Schema) -> pa.Scalar:
     """A constant, if Arrow compares it with the column's values as DuckDB does."""
     if not isinstance(node, Lit) or not exact_value(node):
         raise _NotOursError
@@ -81,7 +81,7 @@ def _scalar(node: Node, column: str, schema: pa.Schema) -> pa.Scalar:
         raise _NotOursError from None
 
 
-def _array(nodes: Sequence[Node], column: str, schema: pa.Schema) -> pa.Array:
+def _array(nodes: Sequence[FilterNode], column: str, schema: pa.Schema) -> pa.Array:
     """Constants of one list, which may be long: they have one type, so that is looked at once."""
     first = _scalar(nodes[0], column, schema)
     if not pa.types.is_integer(first.type) or any(not isinstance(node, Lit) or type(node.value) is not int for node in nodes):

@@ -14,9 +14,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
-import duckdb
 import pyarrow as pa
 
+from tidewheel.duck.error_text import said_by_duckdb
+from tidewheel.duck.failures import BROKEN, DuckError, is_interrupt, is_out_of_memory
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import CancelledError, LimitError, QueryError, TidewheelError
 from tidewheel.model.conditions import Condition
@@ -26,7 +27,6 @@ from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch, shown
 from tidewheel.sql import monitor
 from tidewheel.sql.asking import Used
 from tidewheel.sql.database import Database, Session, forget
-from tidewheel.sql.error_text import said_by_duckdb
 from tidewheel.sql.explained import Explained, explained
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.streamed import Streamed
@@ -37,8 +37,6 @@ T = TypeVar("T")
 _UNLIMITED = Limits(NEVER, NEVER, NEVER)
 
 BATCH_ROWS = 1 << 16
-
-_BROKEN = (duckdb.InternalException, duckdb.FatalException)
 
 
 class Inputs:
@@ -161,7 +159,7 @@ class Reading:
                     return step(session)
                 # a Ctrl-C comes to the main thread alone, and DuckDB would not let it through
                 return Watch(_UNLIMITED, self._of).apart(lambda: step(session), session.connection.interrupt)
-        except (duckdb.Error, pa.ArrowException, OSError) as e:
+        except (DuckError, pa.ArrowException, OSError) as e:
             raise self._error(e) from None
         finally:
             self._left -= perf_counter() - self._began
@@ -180,7 +178,7 @@ class Reading:
                 self._session.connection.interrupt()
 
     def _error(self, error: Exception) -> BaseException:
-        if isinstance(error, _BROKEN):
+        if isinstance(error, BROKEN):
             self._sound = False
             forget(self._database)
         message = str(error)
@@ -193,10 +191,10 @@ class Reading:
             return CancelledError("the statement was cancelled; ask it again")
         if own is not None:
             return own
-        if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in message:
+        if is_out_of_memory(error):
             first = message.split("\n")[0].split("Error: ", 1)[-1]
             return out_of_memory(self._database.memory, first)
-        if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
+        if is_interrupt(error):
             return CancelledError("the statement was interrupted; ask it again")
         return QueryError(said_by_duckdb(message, self._inputs.columns()))
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidewheel.duck.internals import ARROW_SCAN
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.model.conditions import Condition, all_of
 from tidewheel.sql.database import Session
 from tidewheel.sql.parameters import Parameters
-
-_SCAN = "PYTHON_ARROW_SCAN"
 
 PlannedScan = tuple[str, list[str], Condition | None]
 """A table, its columns and the condition on its rows."""
@@ -57,7 +56,7 @@ def _scans(tree: Any, session: Session, tables: Mapping[str, PinnedTable]) -> It
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     for node in tree if isinstance(tree, list) else [tree]:
-        if node.get("name") == _SCAN:
+        if node.get("name") == ARROW_SCAN:
             yield node
         yield from _nodes(node.get("children", []))
 

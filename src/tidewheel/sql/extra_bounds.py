@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
-from tidewheel.sql.nodes import comparisons_of
 from tidewheel.sql.parameters import Parameters, value_of
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)?")

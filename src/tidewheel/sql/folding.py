@@ -10,15 +10,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from tidewheel.read.bounded import arguments, walk
-from tidewheel.sql import nodes, statement_time
-from tidewheel.sql.nodes import Node, cast_to
+from tidewheel.duck import nodes, statement_time
+from tidewheel.duck.nodes import Node, arguments, cast_to, walk
+from tidewheel.duck.parser import value_of_constant
 from tidewheel.sql.parameters import Parameters, value_of
-from tidewheel.sql.parser import parser
-from tidewheel.sql.texts import lone, text_of
 
 SAFE = frozenset(
     {
@@ -34,8 +31,6 @@ SAFE = frozenset(
 
 _DEEPEST = 30
 _GROUPED = ("group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
-_LONGEST = 5_000
-"""Characters of a constant, once it is written out."""
 
 Scalar = Callable[[Node], pa.Scalar | None]
 """The value of a query of one row and one column, if it is to be had now."""
@@ -149,15 +144,9 @@ class Folder:
         names = {one["identifier"] for one in walk(node) if one.get("class") == "PARAMETER"}
         try:
             given = {name: value_of(name, self._parameters) for name in names}
-            text = text_of(lone(node))
-            if len(text) > _LONGEST:
-                return None
-            with parser() as cursor:
-                statement_time.stop(cursor, self._at)
-                found = cursor.sql(text, params=given or None).to_arrow_table().column(0)[0]
-        except (LookupError, duckdb.Error, pa.ArrowException):
+        except LookupError:
             return None
-        return found if found.is_valid else None
+        return value_of_constant(node, given, self._at)
 
 
 def _literal(kind: str, text: str) -> pa.Scalar | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError
 from tidewheel.model.schema import nearest
-from tidewheel.sql.error_text import pointed
 
 
 def meant(name: str, known: Sequence[str], text: str, place: tuple[int, int]) -> str | None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.duck import nodes
+from tidewheel.duck.nodes import Node, arguments, walk
 from tidewheel.model import conditions as where
-from tidewheel.read.bounded import arguments, walk
 from tidewheel.read.boxes import MOST_BOXES
-from tidewheel.sql import nodes, prefixes, spans
+from tidewheel.sql import prefixes, spans
 from tidewheel.sql.folding import Folder
-from tidewheel.sql.nodes import Node
 from tidewheel.sql.scopes import Column, Scope
 
 _NAMES = {op: name for name, op in nodes.COMPARISONS.items()}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.read.boxes import NOTHING, Bounds, Interval
 from tidewheel.sql import constants
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
-from tidewheel.sql.nodes import comparisons_of
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.totals import column_of
 

@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
+from tidewheel.duck.error_text import pointed
+from tidewheel.duck.row_functions import ABOUT_THE_PROCESS
+from tidewheel.duck.tokens import Tokens
 from tidewheel.errors import QueryError
-from tidewheel.read.row_functions import ABOUT_THE_PROCESS
-from tidewheel.sql.error_text import pointed
-from tidewheel.sql.tokens import Tokens
 
 TABLE_FUNCTIONS = frozenset(
     {

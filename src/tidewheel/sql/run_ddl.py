@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.duck.error_text import as_written, pointed
 from tidewheel.engine.operations import DropTable, Insert, ListTables
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ExistsError, NotFoundError, QueryError
@@ -16,7 +17,6 @@ from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.create_table import spec_of
 from tidewheel.sql.ddl import Change, CreateStatement, DropStatement, InsertStatement, Named
 from tidewheel.sql.ddl_result import ToldResult
-from tidewheel.sql.error_text import as_written, pointed
 from tidewheel.sql.identifiers import meant, unknown
 from tidewheel.sql.queries import queries
 from tidewheel.sql.statement_result import StatementResult

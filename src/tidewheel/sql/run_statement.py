@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidewheel.duck import statement_time
+from tidewheel.duck.error_text import pointed
+from tidewheel.duck.parser import LONG
 from tidewheel.engine.operations import ListTables
 from tidewheel.engine.protocol import Engine, PinnedTable
 from tidewheel.errors import NotFoundError, QueryError
 from tidewheel.model.query import Query
-from tidewheel.read.expressions import LONG
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.result import Result
-from tidewheel.sql import statement_cache, statement_time
+from tidewheel.sql import statement_cache
 from tidewheel.sql.answer import answered
 from tidewheel.sql.apart_reading import parsed_apart
 from tidewheel.sql.asking import Asking
 from tidewheel.sql.ddl import SYSTEM, InsertStatement
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.error_text import pointed
 from tidewheel.sql.execution import Inputs
 from tidewheel.sql.identifiers import meant, unknown
 from tidewheel.sql.parameters import Parameters, parameters_of

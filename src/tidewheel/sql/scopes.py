@@ -12,8 +12,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import Node
 from tidewheel.model.schema import TableSpec
-from tidewheel.sql.nodes import Node
 
 _DEEPEST = 20
 

@@ -10,10 +10,10 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidewheel.sql import nodes
+from tidewheel.duck import nodes
+from tidewheel.duck.nodes import Node
 from tidewheel.sql.folding import Folder
 from tidewheel.sql.implied import Finder
-from tidewheel.sql.nodes import Node
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.scopes import Scope, TableFacts, Tables
 from tidewheel.sql.small import Joined, Read, Small, conjuncts

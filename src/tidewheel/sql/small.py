@@ -11,12 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.read.bounded import walk
-from tidewheel.sql import nodes, statement_time
+from tidewheel.duck import nodes, statement_time
+from tidewheel.duck.nodes import Node, walk
+from tidewheel.duck.parser import select
 from tidewheel.sql.folding import SAFE
-from tidewheel.sql.nodes import Node
 from tidewheel.sql.scopes import Column, Relation, Scope, Tables
-from tidewheel.sql.texts import select
 
 MOST_ROWS = 10_000
 """Values that are looked at."""

@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck.nodes import Node, arguments, cast_to
 from tidewheel.model import conditions as where
-from tidewheel.read.bounded import arguments
-from tidewheel.sql.nodes import Node, cast_to
 
 Span = tuple[int | None, int | None]
 Value = Callable[[Node], pa.Scalar | None]

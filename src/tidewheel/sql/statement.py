@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from tidewheel.duck import statement_time
+from tidewheel.duck.bounded import is_bounded
+from tidewheel.duck.error_text import pointed
+from tidewheel.duck.nodes import Node, walk
+from tidewheel.duck.parser import LONG, text_of, tree_of
+from tidewheel.duck.tokens import Tokens, blanked
 from tidewheel.errors import QueryError
-from tidewheel.read.bounded import is_bounded, walk
-from tidewheel.read.expressions import LONG
-from tidewheel.sql import statement_time
 from tidewheel.sql.ddl import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
-from tidewheel.sql.error_text import pointed
 from tidewheel.sql.extra_bounds import Hint, hints_of
-from tidewheel.sql.nodes import Node
-from tidewheel.sql.parser import tree_of
 from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
 from tidewheel.sql.table_summary import Summary, summary_of
-from tidewheel.sql.texts import text_of
-from tidewheel.sql.tokens import Tokens, blanked
 
 _NOWHERE = (1 << 64) - 1
 _LONGEST = 1 << 20

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from duckdb._sources.arrow import ArrowScanSource
-from duckdb._sources.nodes import Node
 
+from tidewheel.duck.internals import ArrowScanSource, FilterNode
 from tidewheel.model.conditions import Condition, all_of
 from tidewheel.model.schema import TableSpec
 from tidewheel.sql.duck_filters import condition_of
@@ -52,7 +51,7 @@ class TableSource(ArrowScanSource):
     def __arrow_c_schema__(self) -> object:
         return self._declared.__arrow_c_schema__()
 
-    def accepts(self, predicate: Node) -> bool:
+    def accepts(self, predicate: FilterNode) -> bool:
         condition = condition_of(predicate, self.spec.schema)
         if condition is None:
             return False
@@ -60,7 +59,7 @@ class TableSource(ArrowScanSource):
             self.offered[predicate.fragment()] = condition
         return True
 
-    def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
+    def stream(self, columns: Sequence[int] | None, filters: Sequence[FilterNode]) -> tuple[object, bool]:
         assert self.opens is not None
         numbers = range(len(self._declared)) if columns is None else columns
         conditions = [found for one in filters if (found := condition_of(one, self.spec.schema)) is not None]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
-
+from tidewheel.duck.tokens import is_plain
 from tidewheel.read.totals.parse import AVG, CASTS, COUNT, MAX, MIN, ROWS, SUM, Total
 
 
@@ -44,13 +43,8 @@ def _total(item: Any, alias: str) -> tuple[Total, str] | None:
             if (column := column_of(node, alias)) is None:
                 return None
             total, said = Total(what, column, cast), f"{what}({'.'.join(node['column_names'])})"
-            if not item.get("alias") and not all(_is_plain(part) for part in node["column_names"]):
+            if not item.get("alias") and not all(is_plain(part) for part in node["column_names"]):
                 return None
         case _:
             return None
     return total, item.get("alias") or (f"CAST({said} AS {cast})" if cast else said)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name is written without quotes, also where DuckDB writes it."""
-    return name.isidentifier() and name.isascii() and [kind for _, kind in duckdb.tokenize(name)] == [duckdb.token_type.identifier]

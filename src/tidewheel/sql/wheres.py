@@ -9,22 +9,20 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from tidewheel.duck import statement_time
+from tidewheel.duck.evaluator import ROWS
+from tidewheel.duck.nodes import Node, walk
+from tidewheel.duck.parser import lone, text_of, tree_of
 from tidewheel.errors import QueryError
 from tidewheel.model.conditions import all_of
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.bounded import walk
 from tidewheel.read.boxes import Box, around
 from tidewheel.read.condition_bounds import bounds_of, narrowed
-from tidewheel.read.expressions import ROWS
-from tidewheel.sql import statement_time
 from tidewheel.sql.constants import NotDirectError
-from tidewheel.sql.nodes import Node
-from tidewheel.sql.parser import tree_of
 from tidewheel.sql.prepared import Given, Reader
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import conjuncts
-from tidewheel.sql.texts import lone, text_of
 
 _LONGEST = 20_000
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Container, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
+from tidewheel.duck.nodes import Node, cast, constant
 
-from tidewheel.sql.nodes import Node, cast, constant
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection as Connection
 
 _VARIABLE = '"·now"'
 _NOW = "coalesce(getvariable('·now'), system.main.get_current_timestamp())"
@@ -40,18 +41,18 @@ def moment() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def install(connection: duckdb.DuckDBPyConnection) -> None:
+def install(connection: Connection) -> None:
     """Put the macros into a new database."""
     for name, body in _MACROS.items():
         connection.execute(f"CREATE MACRO {name}() AS {body}")
 
 
-def stop(connection: duckdb.DuckDBPyConnection, at: dt.datetime) -> None:
+def stop(connection: Connection, at: dt.datetime) -> None:
     """From now on it is this moment, for all that this connection runs."""
     connection.execute(f"SET VARIABLE {_VARIABLE} = TIMESTAMPTZ '{at.astimezone(dt.UTC).replace(tzinfo=None)}+00'")
 
 
-def go_on(connection: duckdb.DuckDBPyConnection) -> None:
+def go_on(connection: Connection) -> None:
     connection.execute(f"RESET VARIABLE {_VARIABLE}")
 
 

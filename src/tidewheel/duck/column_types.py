@@ -7,10 +7,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidewheel.duck.error_text import said_by_duckdb
+from tidewheel.duck.parser import parser
 from tidewheel.errors import QueryError
 from tidewheel.model.type_names import SQL
-from tidewheel.sql.error_text import said_by_duckdb
-from tidewheel.sql.parser import parser
 
 _INSTEAD = {
     "hugeint": "DECIMAL(38, 0)", "uhugeint": "DECIMAL(38, 0)", "bignum": "DECIMAL(38, 0)", "uuid": "VARCHAR", "enum": "VARCHAR",

@@ -5,7 +5,11 @@ Macros of the same names stand before them in every database, and refuse what is
 
 from __future__ import annotations
 
-import duckdb
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection as Connection
+
 
 LONGEST = 100_000
 """Characters of a text, or elements of a list, that one call may make."""
@@ -40,7 +44,7 @@ def _guards() -> list[str]:
     return made
 
 
-def guard(connection: duckdb.DuckDBPyConnection) -> None:
+def guard(connection: Connection) -> None:
     """Put the macros into a new database."""
     for macro in _guards():
         connection.execute(f"CREATE MACRO {macro}")

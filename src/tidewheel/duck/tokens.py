@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import duckdb
 
+from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError
-from tidewheel.sql.error_text import pointed
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
@@ -134,3 +134,8 @@ def blanked(text: str, start: int, end: int) -> str:
     """A text with blanks in place of some bytes. Lines stay lines, so that what is said about places stays true."""
     data = text.encode()
     return (data[:start] + bytes(10 if byte == 10 else 32 for byte in data[start:end]) + data[end:]).decode()
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is written without quotes, also where DuckDB writes it."""
+    return name.isidentifier() and name.isascii() and [kind for _, kind in duckdb.tokenize(name)] == [duckdb.token_type.identifier]

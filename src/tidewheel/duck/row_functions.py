@@ -6,12 +6,14 @@ are those that tell the time: a query reads the clock once, for all of its rows 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from tidewheel.read.bounded import AGGREGATES, SCALARS, walk
+from tidewheel.duck.bounded import AGGREGATES, SCALARS
+from tidewheel.duck.evaluator import asked, evaluator
+from tidewheel.duck.internals import tree_of_text
+from tidewheel.duck.nodes import walk
 
 ABOUT_THE_PROCESS = frozenset(
     {
@@ -39,15 +41,11 @@ _SAME = frozenset({"error"})
 """Called volatile so that it is not left out; what it does depends on the row alone."""
 _CHANGING = frozenset({"random", "uuid", "gen_random_uuid"})
 
-Ask = Callable[[str, list[Any]], list[tuple[Any, ...]]]
-"""Asks DuckDB something."""
-
 
 class RowFunctions:
-    """What kind each function is. `ask`ed for when the first function comes that is not known to be harmless."""
+    """What kind each function is. DuckDB is asked when the first function comes that is not known to be harmless."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self) -> None:
         self.kind = cache(self._kind)
         self._all = cache(self._listed)
         self._looked_at: set[str] = set()
@@ -55,12 +53,9 @@ class RowFunctions:
 
     def _listed(self) -> dict[str, list[tuple[str, str | None, str | None]]]:
         found: dict[str, list[tuple[str, str | None, str | None]]] = {}
-        for name, *kind in self._ask("SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()", []):
+        for name, *kind in asked("SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()"):
             found.setdefault(name.lower(), []).append((kind[0], kind[1], kind[2]))
         return found
-
-    def names(self) -> list[str]:
-        return sorted(self._all())
 
     def _kind(self, name: str) -> str:
         """`row`, `moment`, `aggregate`, `window`, `changing` or `process`; `unknown` if there is no function of that name."""
@@ -97,7 +92,8 @@ class RowFunctions:
         if definition in self._looked_at:
             return "row"
         self._looked_at.add(definition)
-        tree = json.loads(self._ask("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({definition})"])[0][0])
+        with evaluator() as cursor:
+            tree = tree_of_text(cursor, f"SELECT ({definition})")
         if tree.get("error"):
             return "process"
         kinds = {"process" if node.get("class") == "SUBQUERY" else "row" for node in walk(tree)}

@@ -1,11 +1,11 @@
-"""Nodes of the trees that DuckDB makes of statements: how they are made here.
+"""Nodes of the trees that DuckDB makes of statements (`duck/internals.py`): how they are walked, read and made.
 
 Trees are never changed: what is changed is a copy, which has all that stayed in common with the tree it is of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidewheel.model.conditions import AT_LEAST, AT_MOST, EQUAL, LESS, MIRRORED, MORE, UNEQUAL
@@ -19,6 +19,19 @@ COMPARISONS = {
 """What trees call them."""
 
 _PLACELESS = {"alias": "", "query_location": (1 << 64) - 1, "query_location_length": 0}
+
+
+def walk(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every node but constants, of which there may be very many. Without recursion: trees can be deeper than Python goes."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if node.get("class") != "CONSTANT":
+                yield node
+                left.extend(value for value in node.values() if value.__class__ in (dict, list))
+        elif isinstance(node, list):
+            left.extend(node)
 
 
 def constant(text: str, kind: str) -> Node:
@@ -74,3 +87,22 @@ def comparisons_of(node: Node) -> list[tuple[Node, str, Node]]:
             op = COMPARISONS[kind]
             return [(left, op, right) if left.get("class") == "COLUMN_REF" else (right, MIRRORED[op], left)]
     return []
+
+
+def arguments(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of a call."""
+    given = node.get("arguments") or node.get("children") or []
+    return [one.get("expression", one) for one in given]
+
+
+def string_of(node: dict[str, Any]) -> str | None:
+    """The text that a constant is; None if it is something else."""
+    if node.get("class") != "CONSTANT":
+        return None
+    literal = node.get("literal") or {}
+    return str(literal.get("text", "")) if literal.get("kind") == "STRING" else None
+
+
+def quoted(name: str) -> str:
+    """A name as it can always be written."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""What is wrong with a statement, said with the place where it is wrong and the name that was probably meant."""
+"""What is wrong with a statement or an expression, said with the name that was probably meant, and of a statement with the place."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ _KIND = re.compile(r"\A[A-Z][A-Za-z ]* Error: ")
 _CANDIDATES = re.compile(r"((?:^\t.*\n){6})(?:^\t.*\n)+", re.MULTILINE)
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
 _HINTED = ("Did you mean", "Candidate")
-
-
-AGAIN = "EXPLAIN\n"
-"""What is put before a statement to hear where it is wrong. It is a line of its own, so that only the numbers of lines are not its own."""
 
 
 def pointed(message: str, text: str, place: tuple[int, int]) -> str:
@@ -41,16 +37,32 @@ def said_by_duckdb(message: str, columns: list[str] | None = None) -> str:
     said = _CANDIDATES.sub(r"\1\t…\n", said)
     missing = re.search(r'[Cc]olumn (?:named )?"([^"]+)"', said)
     if columns and missing and "not found" in said and not any(name.lower() == missing[1].lower() for name in columns):
-        hint = "" if any(hint in said for hint in _HINTED) else nearest(missing[1], columns)
-        if re.search(rf'^LINE \d+: .*"{re.escape(missing[1])}"', said, re.MULTILINE) and not hint:
-            hint = f" A text is written in single quotes: '{missing[1]}'."
+        lines = "\n".join(found[2] for found in _LINE.finditer(said))
+        hint = _hint(missing[1], [] if any(hint in said for hint in _HINTED) else columns, lines)
         first, break_, rest = said.partition("\n")
         said = f"{first}{hint}{break_}{rest}"
     return said
 
 
+def said_of_an_expression(message: str, columns: list[str], text: str) -> str:
+    """DuckDB's message in one line, because its places are those of `text`, which the user has not written. If a column is unknown, with
+    our hint, or else with all `columns`."""
+    first = _KIND.sub("", message.split("\n")[0])
+    if "not found" not in first:
+        return first
+    quoted = first.split('"')
+    hint = _hint(quoted[1], columns, text) if len(quoted) > 2 and quoted[1] else ""
+    return f"{first}{hint}" if hint else f"{first} Columns: {', '.join(columns)}"
+
+
+def _hint(missing: str, columns: list[str], written: str) -> str:
+    """What was probably meant by a column that there is not."""
+    hint = nearest(missing, columns) if columns else ""
+    return hint or (f" A text is written in single quotes: '{missing}'." if f'"{missing}"' in written else "")
+
+
 def of_the_line_before(message: str) -> str:
-    """What DuckDB says of a statement with `AGAIN` before it, as it would say it of the statement."""
+    """What DuckDB says of a statement with one more line before it, as it would say it of the statement."""
 
     def renumbered(found: re.Match[str]) -> str:
         head, old = f"LINE {int(found[1]) - 1}: ", f"LINE {found[1]}: "

@@ -7,8 +7,10 @@ whose answer are of the size of their arguments. All that is not known to be so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
+
+from tidewheel.duck.nodes import arguments, string_of, walk
 
 LONGEST = 10_000
 """Characters of a text that is planned in this process: planning takes more than its share of time with the length."""
@@ -88,19 +90,6 @@ _OPERATORS = frozenset({"ARRAY_CONSTRUCTOR"})
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 
 
-def walk(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every node but constants, of which there may be very many. Without recursion: trees can be deeper than Python goes."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if node.get("class") != "CONSTANT":
-                yield node
-                left.extend(value for value in node.values() if value.__class__ in (dict, list))
-        elif isinstance(node, list):
-            left.extend(node)
-
-
 def is_bounded(nodes: Iterable[dict[str, Any]], text: str) -> bool:
     """Whether a statement, or an expression, of these nodes may run in this process."""
     if len(text) > LONGEST:
@@ -177,33 +166,19 @@ def _function(name: str, node: dict[str, Any]) -> int:
     if name in _CONCAT:
         return 1
     given = arguments(node)
-    if name in _LIKE and len(given) == 2 and (pattern := text_of(given[1])) is not None:
+    if name in _LIKE and len(given) == 2 and (pattern := string_of(given[1])) is not None:
         # DuckDB tries every way to share a text among the %; without _ and with LIKE it searches for one part after the other
         return 0 if pattern.count("%") <= 2 or "_" not in pattern and not name.endswith("*") else _GROWING + 1
-    if name in _REGEXP and len(given) > 1 and text_of(given[1]) is not None:
+    if name in _REGEXP and len(given) > 1 and string_of(given[1]) is not None:
         return 0
     if name in ("replace", "translate") and len(given) == 3:
-        before, after = text_of(given[1]), text_of(given[2])
+        before, after = string_of(given[1]), string_of(given[2])
         return 0 if before is not None and after is not None and len(after.encode()) <= len(before.encode()) else _GROWING + 1
     return _GROWING + 1
 
 
 def _fits(name: str, node: dict[str, Any]) -> bool:
     return name not in _EXTREMES or len(arguments(node)) <= _EXTREMES[name]
-
-
-def arguments(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of a call."""
-    given = node.get("arguments") or node.get("children") or []
-    return [one.get("expression", one) for one in given]
-
-
-def text_of(node: dict[str, Any]) -> str | None:
-    """The text that a constant is; None if it is something else."""
-    if node.get("class") != "CONSTANT":
-        return None
-    literal = node.get("literal") or {}
-    return str(literal.get("text", "")) if literal.get("kind") == "STRING" else None
 
 
 def _own_names(select: dict[str, Any]) -> int:

@@ -1,0 +1,167 @@
+"""Every private name of PySpark, Py4J and Spark's Java classes that the driver uses, in one place: an upgrade of Spark begins here.
+
+Each function says why it is needed, and what to check on an upgrade (pyproject.toml allows one minor version at a time). Two more things
+hang on Spark's insides and are not here: `FreshScans.java`, which is compiled against Spark's classes, and `stream_sink.py`, which reads
+three local properties of a task. tests/integration/test_spark_session.py and test_spark_reader.py fail if any of it has changed.
+
+A session of Spark Connect has no Java process here: `is_classic` tells it, and all other functions are for classic sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext, accumulators
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+_WRAPPED = "_tidewheel_wrapped"
+"""An attribute of methods that were wrapped."""
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Whether Spark runs in a Java process of this machine's. There is no public question for it; Connect's session lacks the attribute."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def java_of(spark: SparkSession) -> Any:
+    """Py4J's view of the Java process: `java_of(spark).java.io.File(…)`. None for Spark Connect.
+
+    Public PySpark can neither load a jar into a running session, nor resolve one, nor set the level of one logger.
+    """
+    return getattr(spark, "_jvm", None)
+
+
+def scala_object(package: Any, name: str) -> Any:
+    """A Scala object, as Java sees it. Check: Scala's compiler still calls it `name$` with a field `MODULE$`."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+# ---- the Java process ---------------------------------------------------------------------------------------
+
+
+def spark_home() -> str:
+    """Where Spark lies: SPARK_HOME, or PySpark's own folder. PySpark's scripts use it, and it has no public name."""
+    return _find_spark_home()
+
+
+def start_java(conf: SparkConf, out: IO[bytes]) -> Any:
+    """Start the Java process, all of whose output goes to `out`; returns its gateway for `SparkContext(gateway=…)`.
+
+    A context that starts it itself lets it write to the terminal. Check: the second argument is still handed on to `Popen`.
+    """
+    return launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
+
+
+def gateway() -> Any:
+    """The line to the Java process, which outlives its sessions; None: there is no process. Its `proc` is the process, if we started it."""
+    return SparkContext._gateway
+
+
+def has_context() -> bool:
+    """Whether a context is running. `SparkContext.getOrCreate` would make one."""
+    return SparkContext._active_spark_context is not None
+
+
+def forget_java() -> None:
+    """After the Java process died: PySpark would talk to it for ever. Check: `SparkContext._ensure_initialized` and `SparkSession.Builder`
+    look at no other attribute of a class to see what there is."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+# ---- silence ------------------------------------------------------------------------------------------------
+
+
+def query_loggers() -> list[Any]:
+    """PySpark's loggers that print every failed query, which is raised in addition. Check: `pyspark.errors.exceptions` has no others."""
+    return [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+
+
+def handle_accumulator_errors(noted: Callable[[object, object, object], None]) -> None:
+    """Java may let go of the line to a stopped session before Python stops to listen on it, which Python's own servers print."""
+    for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        setattr(kind, "handle_error", noted)  # noqa: B010  # mypy has no other way to take it
+
+
+def expect_replacement(spark: SparkSession) -> None:
+    """Spark found `pyspark_tidewheel` by itself, and would warn that a source of its name is registered again. Check: which class warns."""
+    logs = java_of(spark).org.apache.logging.log4j
+    logs.core.config.Configurator.setLevel("org.apache.spark.sql.execution.datasources.DataSourceManager", logs.Level.ERROR)
+
+
+# ---- classes ------------------------------------------------------------------------------------------------
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the driver knows a class."""
+    jvm = java_of(spark)
+    try:
+        jvm.java.lang.Class.forName(name, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def add_jar(spark: SparkSession, file: Path) -> None:
+    """Driver and executors learn the classes of a jar; `SparkContext.addJar` is Java's alone, and reaches executors only. Raises Py4JError
+    where the driver's class loader takes no more. Check: it is still a `MutableURLClassLoader`."""
+    jvm = java_of(spark)
+    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(str(file)).toURI().toURL())
+    context: Any = spark.sparkContext._jsc
+    context.addJar(str(file))
+
+
+def compiled(spark: SparkSession, source: str, name: str, argument: object) -> Any:
+    """An instance of a Java class that is made of its source, by Janino, which Spark has for its own generated code.
+
+    One for each Java process, which may outlive the session: Py4J takes two classes of one name for the same.
+    """
+    jvm, line = java_of(spark), gateway()
+    kept = f"_tidewheel_{name}"
+    there = vars(line).get(kept)  # its other attributes are Java's
+    if there is not None:
+        return there
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    (make,) = compiler.getClassLoader().loadClass(name).getConstructors()
+    arguments = line.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = argument
+    vars(line)[kept] = made = make.newInstance(arguments)
+    return made
+
+
+# ---- DataFrames ---------------------------------------------------------------------------------------------
+
+
+def analyzed(frame: DataFrame) -> Any:
+    """The plan of a DataFrame, before it is optimised; None if it is not a classic one."""
+    return frame._jdf.queryExecution().analyzed() if isinstance(frame, ClassicDataFrame) else None
+
+
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """A DataFrame of a plan. Check: `Dataset.ofRows(session, plan)`."""
+    return ClassicDataFrame(java_of(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def written_as(writer: Any) -> tuple[str, str]:
+    """The format and the save mode of a `DataFrameWriter`, which can be set and not asked for; nothing for Spark Connect."""
+    java = getattr(writer, "_jwrite", None)
+    return (str(java.source()).lower(), str(java.curmode().name())) if java is not None else ("", "")
+
+
+def wrap_method(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Put a method of ours around one of PySpark's, once. Check: PySpark's own code calls none of those that are wrapped with arguments
+    that ours does not take."""
+    method = getattr(owner, name)
+    if not hasattr(method, _WRAPPED):
+        ours = wrap(method)
+        setattr(ours, _WRAPPED, True)
+        setattr(owner, name, ours)
