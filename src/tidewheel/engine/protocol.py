@@ -10,6 +10,7 @@ died raises `OwnerLostError`; the engine is then `lost`, and its holder opens th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -26,24 +27,24 @@ T = TypeVar("T")
 # ---- operations: frozen dataclasses of plain values, which is why all of them can cross a wire ----------------
 
 
-class TableOperation(Generic[T]):
+class TableOperation(ABC, Generic[T]):
     """Asked of a table; answered by a value."""
 
     __slots__ = ()
 
+    @abstractmethod
     def on(self, table: Any) -> T:
         """Carry it out, on the owner's `LocalTable`."""
-        raise NotImplementedError
 
 
-class TableQuestion:
+class TableQuestion(ABC):
     """Asked of a table; answered by rows, which are read when the caller wants them."""
 
     __slots__ = ()
 
+    @abstractmethod
     def on(self, table: Any) -> Result:
         """Plan the answer, on the owner's `LocalTable`."""
-        raise NotImplementedError
 
     def about(self, spec: TableSpec) -> TableSpec:
         """The table whose rows the answer has, when a table of this definition is asked."""
@@ -55,7 +56,7 @@ class TableQuestion:
         return None
 
 
-class TableDelivery(Generic[T]):
+class TableDelivery(ABC, Generic[T]):
     """Brings rows to a table; answered by a value."""
 
     __slots__ = ()
@@ -63,19 +64,19 @@ class TableDelivery(Generic[T]):
     streamed: ClassVar[bool] = False
     """Rows come as a `RowStream` and are taken as they come; else as whatever `Table.insert` takes."""
 
+    @abstractmethod
     def on(self, table: Any, rows: Any) -> T:
         """Take the rows in, on the owner's `LocalTable`."""
-        raise NotImplementedError
 
 
-class WarehouseOperation(Generic[T]):
+class WarehouseOperation(ABC, Generic[T]):
     """Asked of a warehouse; answered by a value."""
 
     __slots__ = ()
 
+    @abstractmethod
     def on(self, engine: Any, progress: Progress | None) -> T:
         """Carry it out, on the owner's `LocalEngine`. `progress` hears how far long work is."""
-        raise NotImplementedError
 
 
 # ---- engines: what carries them ------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""This tree beside another commit of the project: the same work in turns, each in a process of its own, by processor time.
+
+    python -m benchmarks.beside COMMIT [--pairs 15] [--texts]
+
+Only what users can call is used, so that any two commits can be compared. Machines change their speed from minute to minute: processes
+alternate, and the ratio of each pair is taken before the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.report import commit, machine, versions
+
+HERE = Path(__file__).parent
+WORK = HERE / "beside_work.py"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description="This tree beside another commit, by processor time.")
+    parser.add_argument("commit", help="the commit to compare with")
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of runs (default: 15)")
+    parser.add_argument("--texts", action="store_true", help="inserts of text keys, instead of inserts, queries and statements")
+    given = parser.parse_args(arguments)
+    facts = machine()
+    print(
+        f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, load {facts['load_average']}; {commit()} beside {given.commit}"
+    )
+    print(", ".join(f"{name} {version}" for name, version in versions().items()))
+    with tempfile.TemporaryDirectory(prefix="beside-") as folder:
+        old = Path(folder) / "old"
+        subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(old), given.commit], cwd=HERE.parent, check=True)
+        try:
+            table(pairs(old / "src", HERE.parent / "src", given.pairs, ["texts"] if given.texts else []))
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=HERE.parent, check=True)
+    return 0
+
+
+def pairs(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """What both measured, in turns; the first run of each compiles its kernels and does not count."""
+    for tree in (old, new):
+        measured(tree, words)
+    found = []
+    for i in range(count):
+        first, second = (old, new) if i % 2 else (new, old)
+        one, other = measured(first, words), measured(second, words)
+        found.append((one, other) if first is old else (other, one))
+        print(f"\rpair {i + 1} of {count}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return found
+
+
+def measured(tree: Path, words: list[str]) -> dict[str, float]:
+    """Microseconds of processor time, of all threads and processes, by what was done."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(HERE.parent)])}
+    done = subprocess.run([sys.executable, str(WORK), *words], env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def table(found: list[tuple[dict[str, float], dict[str, float]]]) -> None:
+    print(f"| {'µs of processor time':<34} | before | after | after ÷ before (median of {len(found)} pairs; quartiles) |")
+    print("| --- | --- | --- | --- |")
+    for name in found[0][0]:
+        before, after = ([run[side][name] for run in found] for side in (0, 1))
+        ratios = sorted(b / a for a, b in zip(before, after, strict=True))
+        low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+        print(f"| {name:<34} | {statistics.median(before):.1f} | {statistics.median(after):.1f} | {middle:.3f} ({low:.2f} to {high:.2f}) |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
