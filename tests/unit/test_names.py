@@ -23,9 +23,8 @@ COMMANDS = HOUSE / "surfaces" / "commands"
 RENAMED_LATER = "to be renamed"
 CLASSES = dict.fromkeys(
     [
-        "Answer", "Asked", "Batch", "Clock", "Column", "Columns", "Counted", "Damage", "Delivery", "Entry", "Finder", "Folder", "Found",
-        "Line", "Look", "Opened", "Part", "Place", "Plan", "Proof", "Query", "Reader", "Reading", "Request", "Scan", "Screen",
-        "Session", "Source", "Stored", "Stream", "Values", "Wait", "Watch", "Wrong",
+        "Answer", "Asked", "Clock", "Column", "Columns", "Counted", "Damage", "Finder", "Folder", "Line", "Look", "Part", "Place",
+        "Plan", "Query", "Reading", "Scan", "Session", "Source", "Stored", "Stream", "Values", "Watch",
     ],
     RENAMED_LATER,
 )  # fmt: skip
