@@ -23,8 +23,8 @@ COMMANDS = HOUSE / "surfaces" / "commands"
 RENAMED_LATER = "to be renamed"
 CLASSES = dict.fromkeys(
     [
-        "Asked", "Column", "Columns", "Damage", "Finder", "Folder", "Line", "Look", "Part", "Place", "Plan", "Query", "Reading",
-        "Scan", "Source", "Stored", "Stream", "Values", "Watch",
+        "Asked", "Column", "Columns", "Damage", "Finder", "Folder", "Line", "Look", "Plan", "Reading", "Scan", "Stored", "Stream",
+        "Values",
     ],
     RENAMED_LATER,
 )  # fmt: skip
