@@ -23,8 +23,7 @@ COMMANDS = HOUSE / "surfaces" / "commands"
 RENAMED_LATER = "to be renamed"
 CLASSES = dict.fromkeys(
     [
-        "Asked", "Column", "Columns", "Damage", "Finder", "Folder", "Line", "Look", "Plan", "Reading", "Scan", "Stored", "Stream",
-        "Values",
+        "Asked", "Column", "Columns", "Damage", "Finder", "Folder", "Line", "Look", "Reading", "Scan", "Values",
     ],
     RENAMED_LATER,
 )  # fmt: skip
