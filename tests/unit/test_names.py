@@ -23,7 +23,7 @@ COMMANDS = HOUSE / "surfaces" / "commands"
 RENAMED_LATER = "to be renamed"
 CLASSES = dict.fromkeys(
     [
-        "Asked", "Column", "Columns", "Damage", "Finder", "Folder", "Line", "Look", "Reading", "Scan", "Values",
+        "Columns", "Damage", "Line", "Look", "Values",
     ],
     RENAMED_LATER,
 )  # fmt: skip
