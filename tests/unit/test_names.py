@@ -20,13 +20,8 @@ MODULES = {
 COMMANDS = HOUSE / "surfaces" / "commands"
 """A module in here is named after its command, whatever else has that name."""
 
-RENAMED_LATER = "to be renamed"
-CLASSES = dict.fromkeys(
-    [
-        "Columns", "Damage", "Line", "Look", "Values",
-    ],
-    RENAMED_LATER,
-)  # fmt: skip
+CLASSES: dict[str, str] = {}
+"""Names that two classes may share, each with the reason."""
 
 
 def shared(names: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
