@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from tidewheel.spark import stream_sink
 from tidewheel.spark.source import TidewheelSource
-from tidewheel.spark.stream_sink import LARGE, Part, StreamSink
+from tidewheel.spark.stream_sink import LARGE, StreamSink, TaskReport
 
 FOLDER = "CAMPAIGN_MISHAPS"
 """The environment variable that names the folder of mishaps."""
@@ -101,7 +101,7 @@ class MishapSink(StreamSink):
         self._sink = sink
         self._mishaps = mishaps
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Every other slice counts as large, so that batches are staged, written, and both."""
         self._mishaps.spring("task-begins")
         stream_sink.LARGE = random.choice((1, LARGE))

@@ -17,7 +17,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import SOAK
 from tests.crash.world import World
-from tidewheel.env.faults import DEADLY, FAULTS, Fault, Plan
+from tidewheel.env.faults import DEADLY, FAULTS, Fault, FaultPlan
 from tidewheel.env.power_loss import Loss
 from tidewheel.testing.faulty_catalog import CATALOG_FAULTS
 
@@ -37,7 +37,7 @@ Cycle = Callable[[World], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    plan: Plan | None
+    plan: FaultPlan | None
     closes: bool = True
     """The process closes the warehouse, if it comes to that; else it is killed at the end."""
     loss: Loss | None = None
@@ -109,7 +109,7 @@ class Enumeration:
         began = time.process_time()
         counts = self._one(Case(None)).counts
         plans = [
-            (Plan(kind, nth, fault), list(Loss) if SOAK else [list(Loss)[(nth + number) % len(Loss)]])
+            (FaultPlan(kind, nth, fault), list(Loss) if SOAK else [list(Loss)[(nth + number) % len(Loss)]])
             for kind, count in counts.items()
             for nth in range(1, count + 1)
             for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind])
@@ -124,13 +124,13 @@ class Enumeration:
         if self._failures:
             pytest.fail(f"{len(self._failures)} of {self._cases} cases failed:\n\n" + "\n".join(self._failures), pytrace=False)
 
-    def _dies(self, plan: Plan, losses: list[Loss]) -> None:
+    def _dies(self, plan: FaultPlan, losses: list[Loss]) -> None:
         killed = self._one(Case(plan)) if self._deaths != "power" or SOAK else None
         if self._deaths == "power" or SOAK or killed and killed.risk and self._deaths == "both" and plan.operation not in UNNAMED:
             for loss in losses:
                 self._one(Case(plan, loss=loss))
 
-    def _lives(self, plan: Plan, losses: list[Loss]) -> None:
+    def _lives(self, plan: FaultPlan, losses: list[Loss]) -> None:
         """The process goes on. Its log is tested by killing it at the end, unless the fault comes as late as the close."""
         log = self._settings.durability != "memory"
         if plan.fault == Fault.LOST:

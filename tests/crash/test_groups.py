@@ -16,7 +16,7 @@ from tests.conftest import SOAK
 from tests.flushing import PATIENCE, seal_together
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.engine.local_engine import LocalEngine
-from tidewheel.env.faults import CRASHES, Crashed, Fault, FaultyDisk, Plan
+from tidewheel.env.faults import CRASHES, Crashed, Fault, FaultPlan, FaultyDisk
 from tidewheel.errors import TidewheelError
 from tidewheel.testing.abandon import abandon, quiet_deaths
 from tidewheel.testing.faulty_catalog import FaultyCatalog
@@ -77,7 +77,7 @@ def test_each_table_has_all_of_its_rows_once(root: Path, durability: str, fault:
 def _meets(root: Path, durability: str, kind: str, nth: int, fault: Fault) -> None:
     disk = FaultyDisk(root)
     engine = filled(disk, durability)
-    disk.plan = plan = Plan(kind, disk.counts[kind] + nth, fault)
+    disk.plan = plan = FaultPlan(kind, disk.counts[kind] + nth, fault)
     try:
         flush_together(engine, disk)
     except (Crashed, TidewheelError):

@@ -23,13 +23,13 @@ from rich.console import Console
 
 from tests.conftest import SOAK
 from tidewheel.programs.torture import live_view
-from tidewheel.programs.torture.drive import Progress, Request, Torturer
+from tidewheel.programs.torture.drive import Progress, Torturer, TortureRequest
 
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or (time.time() if SOAK else 1))
 FOREVER = 1e9  # seconds: the kills are counted
 
 
-def torture(folder: Path, request: Request) -> Progress:
+def torture(folder: Path, request: TortureRequest) -> Progress:
     print(f"TIDEWHEEL_SEED={SEED}: {live_view.again(request)}")
     progress = Progress()
     Torturer(request, folder, progress, threading.Event()).run()
@@ -40,26 +40,26 @@ def torture(folder: Path, request: Request) -> Progress:
 @pytest.mark.parametrize(("durability", "servers"), [("process", 3), *([("fsync", 2), ("process", 1)] if SOAK else [])])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, durability: str, servers: int) -> None:
     kills = 105 if SOAK else 3
-    progress = torture(tmp_path, Request(FOREVER, kills, SEED + servers, durability, servers=servers))
+    progress = torture(tmp_path, TortureRequest(FOREVER, kills, SEED + servers, durability, servers=servers))
     assert progress.whole, "\n".join((*progress.proof.notes, *progress.errors))
     assert progress.kills == kills and progress.proofs > kills // 3
     assert progress.counts()["rows"] > 0 and progress.answers > 0
 
 
 def test_what_is_only_in_memory_is_lost_and_the_proof_says_so(tmp_path: Path) -> None:
-    progress = torture(tmp_path, Request(FOREVER, 20, SEED, "memory"))
+    progress = torture(tmp_path, TortureRequest(FOREVER, 20, SEED, "memory"))
     assert progress.proof.holes > 0 and not progress.whole and not progress.errors
     assert "acknowledged" in progress.proof.notes[0]
 
 
 def test_an_ingest_that_fails_by_itself_is_an_error(tmp_path: Path) -> None:
-    progress = torture(tmp_path, Request(FOREVER, 2, SEED, "never heard of"))
+    progress = torture(tmp_path, TortureRequest(FOREVER, 2, SEED, "never heard of"))
     assert not progress.whole and "never heard of" in progress.errors[0]
 
 
 def test_the_command_prints_the_proof(tmp_path: Path) -> None:
     screen = io.StringIO()
-    request = Request(FOREVER, 1, SEED, streams=2, keep=tmp_path / "kept")
+    request = TortureRequest(FOREVER, 1, SEED, streams=2, keep=tmp_path / "kept")
     assert live_view.run(request, Console(file=screen, width=100)) == 0
     out = screen.getvalue()
     assert "1 kill in" in out and "0 holes, 0 duplicates" in out and "Something is wrong" not in out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
+from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultPlan, FaultyDisk
 from tidewheel.env.power_loss import Loss
 
 
@@ -30,7 +30,7 @@ def content(disk: FaultyDisk) -> dict[str, bytes]:
 
 
 def test_a_dead_process_changes_nothing_more(root: Path) -> None:
-    disk = FaultyDisk(root, Plan("append", 2, Fault.TORN_HALF))
+    disk = FaultyDisk(root, FaultPlan("append", 2, Fault.TORN_HALF))
     descriptor = written(disk, "a")
     with pytest.raises(Crashed):
         disk.append(descriptor, [b"abcd", b"efgh"])
@@ -102,7 +102,7 @@ def test_a_truncation_that_was_not_synced_is_undone(root: Path) -> None:
 
 
 def test_what_a_failed_sync_threw_away_never_comes_back(root: Path) -> None:
-    disk = FaultyDisk(root, Plan("sync", 2, Fault.FAIL))
+    disk = FaultyDisk(root, FaultPlan("sync", 2, Fault.FAIL))
     descriptor = written(disk, "a")
     disk.sync(descriptor)
     disk.sync_folder(str(root))
@@ -118,7 +118,7 @@ def test_what_a_failed_sync_threw_away_never_comes_back(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "sync_file", "rename", "sync_folder"])
 def test_what_is_lost_is_missed_only_after_a_power_failure(root: Path, kind: str) -> None:
-    disk = FaultyDisk(root, Plan(kind, 1, Fault.LOST))
+    disk = FaultyDisk(root, FaultPlan(kind, 1, Fault.LOST))
     descriptor = written(disk, "a.tmp")
     (disk.sync(descriptor) if kind == "sync" else disk.sync_file(str(root / "a.tmp")))
     disk.rename(str(root / "a.tmp"), str(root / "a"))
@@ -143,14 +143,14 @@ def test_a_full_disk_takes_a_part(root: Path) -> None:
 
 
 def test_a_short_write_is_told(root: Path) -> None:
-    disk = FaultyDisk(root, Plan("append", 2, Fault.SHORT))
+    disk = FaultyDisk(root, FaultPlan("append", 2, Fault.SHORT))
     assert disk.append(written(disk, "a"), [b"abc", b"de"]) == 3
     assert content(disk) == {"a": b"0123456789abc"}
 
 
 @pytest.mark.parametrize("fault", FAULTS["write"])
 def test_arrow_passes_on_what_happens_to_its_file(root: Path, fault: Fault) -> None:
-    disk = FaultyDisk(root, Plan("write", 2, fault))
+    disk = FaultyDisk(root, FaultPlan("write", 2, fault))
     batch = pa.record_batch([pa.array(range(2000))], names=["k"])
     with pytest.raises(OSError if fault in (Fault.FAIL, Fault.FULL) else Crashed):  # noqa: SIM117
         with disk.sink(str(root / "a")) as sink, pa.ipc.new_file(sink, batch.schema) as out:

@@ -12,7 +12,7 @@ import tidewheel as tw
 from tests.crash.book import SCHEMA, Book, Entry, Row, arrow, batch, rows_of
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.engine.local_engine import LocalEngine
-from tidewheel.env.faults import Crashed, FaultyDisk, Plan
+from tidewheel.env.faults import Crashed, FaultPlan, FaultyDisk
 from tidewheel.model.query import Query
 from tidewheel.testing.abandon import abandon, stacks
 from tidewheel.testing.faulty_catalog import FaultyCatalog
@@ -41,7 +41,7 @@ class World:
 
     # ---- one process --------------------------------------------------------------------------------------
 
-    def live(self, cycle: Callable[[World], None], plan: Plan | None = None) -> FaultyDisk:
+    def live(self, cycle: Callable[[World], None], plan: FaultPlan | None = None) -> FaultyDisk:
         """Let a process run through a cycle until it is done or dies. Returns its disk."""
         disk = self.disk = self.disk.next_process(plan)
         self.closed = False

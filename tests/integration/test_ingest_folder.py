@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 import tidewheel as tw
 import tidewheel.spark as tws
 from tidewheel.errors import InputError, NotFoundError
-from tidewheel.spark.sources.stream_watch import Watch
+from tidewheel.spark.sources.stream_watch import StreamWatch
 
 
 def until(done: Callable[[], bool], query: Any, seconds: float = 240.0) -> None:
@@ -59,7 +59,7 @@ def test_files_as_they_come(spark: SparkSession, tmp_path: Path) -> None:
         query = tws.ingest(spark, str(folder), root / "taxi", time="ts", key="plate", trigger="100ms")
         taxi = wh.table("taxi")
         assert taxi.schema == pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("speed", pa.float64())])
-        watch = Watch(query, taxi.metrics)
+        watch = StreamWatch(query, taxi.metrics)
         until(lambda: taxi.rows == 1000, query)
         put(folder, "b.csv.gz", gzip.compress(csv(1000, 1000)))
         put(folder, "broken.csv.gz", gzip.compress(csv(5000, 1000))[:-100])

@@ -28,7 +28,7 @@ from pyspark.sql.readwriter import DataFrameReader
 
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.table_reader import SCAN, TableReader
 from tidewheel.spark.types import read_schema
 
@@ -265,8 +265,8 @@ def test_one_version_whatever_happens(tmp_path: Path) -> None:
         table.insert(some_rows().slice(0, 2000))
         table.flush()
         table.insert(some_rows().slice(2000, 500))
-        spec = connections.table(Place(str(tmp_path), "t")).spec
-        reader = TableReader(Place(str(tmp_path), "t"), spec, read_schema(spec, ["n"]), "error", 3, SCAN, Ask())
+        spec = connections.table(TablePath(str(tmp_path), "t")).spec
+        reader = TableReader(TablePath(str(tmp_path), "t"), spec, read_schema(spec, ["n"]), "error", 3, SCAN, Ask())
         portions = reader.partitions()
         table.insert(some_rows().slice(2500))
         table.flush()

@@ -25,7 +25,7 @@ from tidewheel.read.local_result import LocalResult
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import NEVER, OracleTable, rows_of, same_rows
 from tidewheel.testing.probe import Probe
-from tidewheel.testing.strategies import SERIAL, TIME, Stream, TableCase, table_cases, wheres
+from tidewheel.testing.strategies import SERIAL, TIME, BatchStream, TableCase, table_cases, wheres
 
 seeds = st.integers(0, 2**32)
 fractions = st.floats(0, 1)
@@ -51,7 +51,7 @@ class Changes(RuleBasedStateMachine):
     @initialize(case=table_cases(), options=tiny, seed=seeds)
     def create(self, case: TableCase, options: tw.Settings, seed: int) -> None:
         self.options = options
-        self.stream = Stream(case, random.Random(seed))
+        self.stream = BatchStream(case, random.Random(seed))
         self.oracle = OracleTable(case.schema, case.time, case.key)
         self.wh = tw.open(self.root, settings=options)
         self.wh.create_table("t", case.schema, time=case.time, key=case.key, partition=case.partition)

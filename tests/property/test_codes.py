@@ -22,15 +22,15 @@ from tidewheel.model.text_codes import MANY, BytesCoder, text_codes
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.zorder_codes import ZOrderCoder
 from tidewheel.testing.oracle import OracleTable, plain, value_type
-from tidewheel.testing.strategies import KEY, KEY_TYPES, SERIAL, SIGN, TIME, Stream, TableCase
+from tidewheel.testing.strategies import KEY, KEY_TYPES, SERIAL, SIGN, TIME, BatchStream, TableCase
 from tidewheel.testing.values import build, one
 
 seeds = st.integers(0, 2**32)
 
 
-def stream(type_: pa.DataType, seed: int, rule: KeyRule | str = KEY) -> Stream:
+def stream(type_: pa.DataType, seed: int, rule: KeyRule | str = KEY) -> BatchStream:
     schema = pa.schema([(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), (KEY, type_)])
-    return Stream(TableCase(schema, TIME, rule, "1 hour"), random.Random(seed))
+    return BatchStream(TableCase(schema, TIME, rule, "1 hour"), random.Random(seed))
 
 
 def check(case: TableCase, coder: Any, batch: pa.RecordBatch, bounds: list[tuple[Any, Any]]) -> None:
@@ -196,7 +196,7 @@ def test_zorder(types: list[pa.DataType], bounds: tuple[float, float], seed: int
     names = [f"c{i}" for i in range(len(types))]
     rule = zorder(*names, bounds=(bounds[0],) * len(types) + (bounds[1],) * len(types))
     schema = pa.schema([(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), *zip(names, types, strict=True)])
-    source = Stream(TableCase(schema, TIME, rule, "1 hour"), rng)
+    source = BatchStream(TableCase(schema, TIME, rule, "1 hour"), rng)
     batch = source.batch(50, spare=1)
     coder = ZOrderCoder(rule.columns, rule.bounds)
     codes = coder.encode(batch)

@@ -19,7 +19,7 @@ from tidewheel.model.arrays import unified
 from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.testing.oracle import OracleTable, plain, rows_of, same_rows, value_type
 from tidewheel.testing.probe import Probe
-from tidewheel.testing.strategies import KEY, KEY_TYPES, PAYLOADS, SERIAL, SIGN, TIME, VIEWS, Stream, TableCase
+from tidewheel.testing.strategies import KEY, KEY_TYPES, PAYLOADS, SERIAL, SIGN, TIME, VIEWS, BatchStream, TableCase
 from tidewheel.testing.values import build, limits
 
 TINY = tw.Settings(leaf_rows=4, chunk_bytes=4096, zero_copy_rows=8)
@@ -44,7 +44,7 @@ def round_trip(wh: tw.Warehouse, case: TableCase) -> None:
     """Batches, single rows, filters and flushes of one table, all against the oracle."""
     import random
 
-    stream, oracle = Stream(case, random.Random(7)), OracleTable(case.schema, case.time, case.key)
+    stream, oracle = BatchStream(case, random.Random(7)), OracleTable(case.schema, case.time, case.key)
     table = wh.create_table("t", case.schema, time=case.time, key=case.key)
     for rows in (30, *[1] * 40, 60):
         batch = stream.batch(rows, spare=rows % 2)
@@ -90,7 +90,7 @@ def test_order_by_every_key(wh: tw.Warehouse, type_: pa.DataType) -> None:
     import random
 
     case = case_of(type_)
-    stream, oracle = Stream(case, random.Random(3)), OracleTable(case.schema, case.time, case.key)
+    stream, oracle = BatchStream(case, random.Random(3)), OracleTable(case.schema, case.time, case.key)
     table = wh.create_table("t", case.schema, time=case.time, key=case.key)
     batch = stream.batch(50)
     table.insert(batch)

@@ -21,7 +21,7 @@ from tests.conftest import SOAK, examples
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.oracle import OracleTable, difference, frozen, in_order, natural, rows_of, same_rows
 from tidewheel.testing.probe import Probe
-from tidewheel.testing.strategies import SERIAL, SIGN, TIME, Stream, TableCase, table_cases, wheres
+from tidewheel.testing.strategies import SERIAL, SIGN, TIME, BatchStream, TableCase, table_cases, wheres
 
 seeds = st.integers(0, 2**32)
 sizes = st.sampled_from([0, 1, 2, 3, 7, 20, 100, 400, 400, 1500])
@@ -53,7 +53,7 @@ class Machine(RuleBasedStateMachine):
     def create(self, case: TableCase, options: tw.Settings, seed: int) -> None:
         self.case = case
         self.options = options
-        self.stream = Stream(case, random.Random(seed))
+        self.stream = BatchStream(case, random.Random(seed))
         self.oracle = OracleTable(case.schema, case.time, case.key)
         self.wh = tw.open(self.root, settings=options)
         self.table = self.wh.create_table("t", case.schema, time=case.time, key=case.key, partition=case.partition)

@@ -24,7 +24,7 @@ assert not hasattr(byte_codes, "signatures"), "compiled after all"
 from tidewheel.model.query import Query
 from tidewheel.testing.oracle import OracleTable, same_rows
 from tidewheel.testing.probe import Probe
-from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, Stream, TableCase
+from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, BatchStream, TableCase
 
 common = [(SERIAL, pa.int64()), (SIGN, pa.int8()), (TIME, pa.timestamp("us")), ("s", pa.string()), ("b", pa.bool_()),
           ("w", pa.decimal128(20, 2)), ("l", pa.large_string()), ("x", pa.list_(pa.int8())), ("f", pa.float32()), ("h", pa.int16())]
@@ -40,7 +40,7 @@ keys = {
 }
 fields, key = keys[sys.argv[2]]
 case = TableCase(pa.schema(common + fields), TIME, key, "1 hour")
-stream, oracle = Stream(case, random.Random(1)), OracleTable(case.schema, case.time, case.key)
+stream, oracle = BatchStream(case, random.Random(1)), OracleTable(case.schema, case.time, case.key)
 rounds = 0
 with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, zero_copy_rows=16, indexing_servers=2)) as wh:
     table = wh.create_table("t", case.schema, time=TIME, key=key)

@@ -23,7 +23,7 @@ import tidewheel as tw
 from tests.conftest import SOAK, examples
 from tidewheel.cluster import current_engine
 from tidewheel.env.disk import Disk
-from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultyDisk, Plan
+from tidewheel.env.faults import FAULTS, Crashed, Fault, FaultPlan, FaultyDisk
 from tidewheel.env.folder_lock import hold
 from tidewheel.errors import FormatError
 from tidewheel.maintenance import backup as care
@@ -415,12 +415,12 @@ class Copying(FaultyDisk):
 
 def plans(
     counts: Counter[str], faults: tuple[Fault, ...] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_HALF, Fault.FAIL)
-) -> list[Plan]:
+) -> list[FaultPlan]:
     """Every operation of a run that went well, cut short in every way; but for a disk that only says that it syncs. If this is no soak,
     every third of them, beginning where the seed says."""
     print(f"TIDEWHEEL_SEED={SEED}")
     return [
-        Plan(operation, nth, fault)
+        FaultPlan(operation, nth, fault)
         for operation, count in sorted(counts.items())
         for nth in range(1, count + 1)
         for fault in FAULTS[operation]
@@ -452,7 +452,7 @@ def test_a_backup_that_is_cut_short_anywhere_leaves_the_one_before(wh: tw.Wareho
     assert len(new) == len(old) + 20
     folder = tmp_path / "b"
 
-    def again(plan: Plan | None) -> FaultyDisk:
+    def again(plan: FaultPlan | None) -> FaultyDisk:
         for path in (folder, tmp_path / ".b.attic", tmp_path / "r"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(tmp_path / "first", folder)

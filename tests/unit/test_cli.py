@@ -13,8 +13,8 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.errors import StorageError
-from tidewheel.programs.demo.numbers import Request as DemoRequest
-from tidewheel.programs.torture.drive import Request
+from tidewheel.programs.demo.numbers import DemoRequest
+from tidewheel.programs.torture.drive import TortureRequest
 from tidewheel.surfaces import cli
 from tidewheel.surfaces.arguments import commands_of
 from tidewheel.surfaces.commands import demo
@@ -130,7 +130,7 @@ def test_torture_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("tidewheel.programs.torture.live_view.run", lambda request: seen.append(request) or 0)
     argv = "torture --seconds 5 --kills 3 --seed 9 --durability fsync --streams 2 --servers 4 --keep here"
     assert cli.main(argv.split()) == 0 and cli.main(["torture"]) == 0
-    assert seen == [Request(5.0, 3, 9, "fsync", 2, 4, Path("here")), Request()]
+    assert seen == [TortureRequest(5.0, 3, 9, "fsync", 2, 4, Path("here")), TortureRequest()]
 
 
 @pytest.mark.parametrize("error", [StorageError("the disk\nis full"), OSError("the disk is full")])

@@ -16,7 +16,7 @@ from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
 from tidewheel.spark import connections
 from tidewheel.spark.bulk_sink import BulkSink
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.testing.probe import Probe, tables_of
 
 SPEC = make_spec("t", pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))]), time="ts", key="id")
@@ -35,9 +35,9 @@ def owned(tmp_path: Path) -> Iterator[OwnedEngine]:
 
 
 @pytest.fixture
-def place(owned: OwnedEngine) -> Place:
+def place(owned: OwnedEngine) -> TablePath:
     Probe(owned.create(SPEC, "error")).insert(ROWS)
-    return Place(str(owned.root), "t")
+    return TablePath(str(owned.root), "t")
 
 
 class Leaves:
@@ -58,18 +58,18 @@ class Leaves:
 
 def test_a_table_is_made_by_the_next_owner(owned: OwnedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned, "create", leaves := Leaves(owned.create))
-    assert connections.create(Place(str(owned.root), "t"), SPEC).schema == SPEC.schema
+    assert connections.create(TablePath(str(owned.root), "t"), SPEC).schema == SPEC.schema
     assert leaves.times == 2 and tables_of(owned) == ["t"]
 
 
-def test_a_task_gets_its_table_of_the_next_owner(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_gets_its_table_of_the_next_owner(owned: OwnedEngine, place: TablePath, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned, "table", leaves := Leaves(owned.table))
     with connections.of(place) as table:
         assert Probe(table).state().rows == 2
     assert leaves.times == 2
 
 
-def test_a_load_is_committed_by_the_next_owner(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_is_committed_by_the_next_owner(owned: OwnedEngine, place: TablePath, monkeypatch: pytest.MonkeyPatch) -> None:
     there = Probe(owned.table("t"))
     load = Probe(connections.table(place)).begin_load()
     monkeypatch.setattr(there.loads, "commit", leaves := Leaves(there.loads.commit))
@@ -79,7 +79,7 @@ def test_a_load_is_committed_by_the_next_owner(owned: OwnedEngine, place: Place,
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_load_that_may_have_been_committed_is_not_committed_again(
-    owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch, done: bool
+    owned: OwnedEngine, place: TablePath, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     there = Probe(owned.table("t"))
     monkeypatch.setattr(there.loads, "commit", leaves := Leaves(there.loads.commit, untouched=False, done=done))
@@ -88,7 +88,7 @@ def test_a_load_that_may_have_been_committed_is_not_committed_again(
     assert leaves.times == 1 and there.state().rows == (0 if done else 2)
 
 
-def test_what_may_be_asked_twice_is(owned: OwnedEngine, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_asked_twice_is(owned: OwnedEngine, place: TablePath, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Probe(owned.table("t")).streams
     monkeypatch.setattr(streams, "last", leaves := Leaves(streams.last, untouched=False))
     assert connections.do(place, LastBatch("s")) is None

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import TableState
-from tidewheel.programs.demo.numbers import Moment, Numbers, Request, Sent, lag_quantile
-from tidewheel.programs.demo.summary import Proof, next_steps, sentences, verdict
-from tidewheel.programs.demo.view import Screen, line, panel, share_bar, sparkline
+from tidewheel.programs.demo.numbers import DemoRequest, Moment, Numbers, Sent, lag_quantile
+from tidewheel.programs.demo.summary import DemoFindings, next_steps, sentences, verdict
+from tidewheel.programs.demo.view import DemoScreen, line, panel, share_bar, sparkline
 
 SENT = Sent(reports=1000, late=7, broken=3, files=5, start=1)
-WHOLE = Proof(found=997, different=997, late=7, rejected=3, reasons=((3, "speed: 'fast' doesn't fit float"),))
+WHOLE = DemoFindings(found=997, different=997, late=7, rejected=3, reasons=((3, "speed: 'fast' doesn't fit float"),))
 
 
 def moment(seconds: float, rows: int, rejected: int = 0) -> Moment:
@@ -83,7 +83,7 @@ def test_bars_show_shares() -> None:
 @pytest.mark.parametrize("spark", [True, False])
 def test_the_picture_fits_a_terminal_and_shows_every_number(width: int, spark: bool) -> None:
     out = io.StringIO()
-    Console(file=out, width=width).print(panel(Request(spark=spark), seen()))
+    Console(file=out, width=width).print(panel(DemoRequest(spark=spark), seen()))
     lines = out.getvalue().splitlines()
     assert len(lines) < 24 and all(len(one) <= width for one in lines)
     for words in ("rows a second", "250", "row → visible", "0.21 s", "99 of 100: 0.51 s", "2.0 ms", "15", "fresh rows", "historical rows",
@@ -94,7 +94,7 @@ def test_the_picture_fits_a_terminal_and_shows_every_number(width: int, spark: b
 
 def test_elsewhere_there_are_plain_lines() -> None:
     out = io.StringIO()
-    screen = Screen(Console(file=out), Request(seconds=10))
+    screen = DemoScreen(Console(file=out), DemoRequest(seconds=10))
     numbers = Numbers()
     with screen.waiting() as wait, screen:
         wait.doing("starting Spark")
@@ -104,7 +104,7 @@ def test_elsewhere_there_are_plain_lines() -> None:
     lines = out.getvalue().splitlines()
     assert lines[0] == "starting Spark…"
     assert [one.split()[1] for one in lines[1:]] == ["0/10", "2/10", "4/10", "6/10", "8/10", "10/10"]
-    assert lines[-1] == line(Request(seconds=10), numbers)
+    assert lines[-1] == line(DemoRequest(seconds=10), numbers)
     assert "\x1b" not in out.getvalue()
 
 
@@ -119,18 +119,18 @@ def test_a_proof_is_whole_only_if_every_report_is_there_once() -> None:
 
 def test_the_summary_tells_what_was_seen() -> None:
     state = moment(4, 997).state
-    text = "\n".join(sentences(Request(), seen(), WHOLE, 4, state, state))
+    text = "\n".join(sentences(DemoRequest(), seen(), WHOLE, 4, state, state))
     for words in ("40,000 simulated taxis sent 1,000 reports in 4 s", "Spark read them", "4 batches", "0.21 s for half of the rows",
                   "15 times", "within 2.0 ms, 99 of 100 within 3.0 ms", "in 2 chunks", "7 reports came minutes late",
                   "3 × speed: 'fast'"):  # fmt: skip
         assert words in text
-    assert "Spark" not in "".join(sentences(Request(spark=False), seen(), WHOLE, 4, state, state))
+    assert "Spark" not in "".join(sentences(DemoRequest(spark=False), seen(), WHOLE, 4, state, state))
 
 
 @pytest.mark.parametrize("spark", [True, False])
 @pytest.mark.parametrize("keep", [None, Path('it\'s a "folder"')])
 def test_there_are_three_things_to_try_next(keep: Path | None, spark: bool) -> None:
-    steps = next_steps(Request(keep=keep, spark=spark))
+    steps = next_steps(DemoRequest(keep=keep, spark=spark))
     assert len(steps) == 3
     for step in steps:
         words = shlex.split(step, comments=True)

@@ -25,13 +25,13 @@ from tidewheel.ingest.rules import FILES, MESSAGES, Rules
 from tidewheel.ingest.sample import Sample
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.schema import epoch, zorder
-from tidewheel.spark.ingestion import Request, check, trigger
+from tidewheel.spark.ingestion import IngestRequest, check, trigger
 from tidewheel.spark.sources.folder import FolderSource
 from tidewheel.spark.sources.kafka import KafkaSource
 from tidewheel.spark.sources.rate import RateSource
 from tidewheel.spark.sources.socket import SocketSource
 from tidewheel.spark.sources.stream_source import parse_source, stream_name
-from tidewheel.spark.sources.stream_watch import Seen, Watch
+from tidewheel.spark.sources.stream_watch import Seen, StreamWatch
 from tidewheel.surfaces import cli, ingest_command
 from tidewheel.surfaces.progress_view import View, facts
 
@@ -75,14 +75,14 @@ def test_triggers(text: str | None, expected: str) -> None:
 
 def test_what_cannot_work_is_found_without_spark(tmp_path: Path) -> None:
     path = str(tmp_path / "taxi")
-    plan = check(Request("kafka://a/x", path))
+    plan = check(IngestRequest("kafka://a/x", path))
     assert plan.rules.payload == "json" and plan.checkpoint == str(tmp_path / "streams" / plan.name)
-    assert check(Request("in", path)).rules == Rules(FILES)
+    assert check(IngestRequest("in", path)).rules == Rules(FILES)
     for wrong in ({"payload": "xml"}, {"delimiter": ",,"}, {"extra": "drop"}, {"time_format": "seconds"}, {"kind": "x"}, {"meta": {}}):
         with pytest.raises(InputError):
-            check(Request("kafka://a/x", path, rules=wrong))
+            check(IngestRequest("kafka://a/x", path, rules=wrong))
     with pytest.raises(InputError, match="is a word"):
-        check(Request("kafka://a/x", path, name="a/b"))
+        check(IngestRequest("kafka://a/x", path, name="a/b"))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ class FakeQuery:
 def test_a_stream_in_numbers() -> None:
     query, now = FakeQuery(), [100.0]
     metrics = TableMetrics(rows=50, rejected=1)
-    watch = Watch(query, lambda: metrics, lambda: now[0])
+    watch = StreamWatch(query, lambda: metrics, lambda: now[0])
     assert watch.look() == Seen()
     metrics.rows, metrics.rejected, now[0] = 250, 4, 102.0
     query.lastProgress = {
@@ -253,7 +253,7 @@ def test_plain_lines_only_when_something_happened(monkeypatch: pytest.MonkeyPatc
     view = View(Console(file=out, width=200))
     metrics = TableMetrics()
     monkeypatch.setattr("tidewheel.surfaces.progress_view.LINE_EVERY", 0.0)
-    with view.live(Watch(FakeQuery(), lambda: metrics)):
+    with view.live(StreamWatch(FakeQuery(), lambda: metrics)):
         view.show()
         metrics.rows = 1234
         view.show()

@@ -20,15 +20,8 @@ MODULES = {
 COMMANDS = HOUSE / "surfaces" / "commands"
 """A module in here is named after its command, whatever else has that name."""
 
-RENAMED_LATER = "to be renamed"
-CLASSES = dict.fromkeys(
-    [
-        "Answer", "Asked", "Batch", "Clock", "Column", "Columns", "Counted", "Damage", "Delivery", "Entry", "Finder", "Folder", "Found",
-        "Line", "Look", "Opened", "Part", "Place", "Plan", "Proof", "Query", "Reader", "Reading", "Request", "Scan", "Screen",
-        "Session", "Source", "Stored", "Stream", "Values", "Wait", "Watch", "Wrong",
-    ],
-    RENAMED_LATER,
-)  # fmt: skip
+CLASSES: dict[str, str] = {}
+"""Names that two classes may share, each with the reason."""
 
 
 def shared(names: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:

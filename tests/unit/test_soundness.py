@@ -27,7 +27,7 @@ from tidewheel.model.delivery import SliceId
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.fixed_engine import held
 from tidewheel.testing.probe import Probe
-from tidewheel.write.arrow_input import Columns, to_batches
+from tidewheel.write.arrow_input import InputColumns, to_batches
 from tidewheel.write.chunk_maker import ChunkMaker
 from tidewheel.write.soundness import readable, unreadable_text
 
@@ -252,7 +252,7 @@ def test_nothing_wild_comes_in_with_a_data_frame(tmp_path: Path) -> None:
     with tw.open(tmp_path) as wh:
         table: Any = wh.create_table("t", spec, time="ts", key="k")
         (columns,) = to_batches(frame, Probe(table).spec)
-        assert isinstance(columns, Columns)
+        assert isinstance(columns, InputColumns)
         indices = columns.columns["d"].indices
         assert indices.null_count == 2 and np.frombuffer(indices.buffers()[1], np.int32)[:4].tolist() == [0, 0, 1, 0]
         table.insert(frame)

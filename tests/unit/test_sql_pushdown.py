@@ -244,12 +244,12 @@ def test_the_dataset_prunes_in_duckdb_and_polars(wh: tw.Warehouse, monkeypatch: 
 
     made: list[Any] = []
 
-    class Seen(dataset.Scan):
+    class Seen(dataset.TableScan):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
             made.append(self)
 
-    monkeypatch.setattr(dataset, "Scan", Seen)
+    monkeypatch.setattr(dataset, "TableScan", Seen)
     taxi = wh.table("taxi").dataset()
     with duckdb.connect() as own:
         own.register("taxi", taxi)

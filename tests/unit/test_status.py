@@ -15,14 +15,14 @@ from rich.console import Console
 
 import tidewheel as tw
 from tidewheel.model.figures import age, amount, rate, size
-from tidewheel.surfaces.status.observation import Look, StreamLook, TableLook, look, picture
+from tidewheel.surfaces.status.observation import StreamLook, TableLook, WarehouseLook, look, picture
 from tidewheel.surfaces.status.picture import drawn
 
 TAXI = TableLook("taxi", 1000, 400, 600, 3, 1, 5000, 70_000, 9, 2, newest=990.0, metrics={"rows": 1000.0, "rejected": 2.0, "waits": 0.0})
-BEFORE = Look(Path("wh"), 50.0, 998.0, 4711, (TAXI,), ())
+BEFORE = WarehouseLook(Path("wh"), 50.0, 998.0, 4711, (TAXI,), ())
 
 
-def later(seconds: float = 2.0, **metrics: float) -> Look:
+def later(seconds: float = 2.0, **metrics: float) -> WarehouseLook:
     return replace(BEFORE, clock=50.0 + seconds, at=998.0 + seconds, tables=(replace(TAXI, metrics={**TAXI.metrics, **metrics}),))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from tidewheel.env.faults import Fault, FaultyDisk, Plan
+from tidewheel.env.faults import Fault, FaultPlan, FaultyDisk
 from tidewheel.env.local_files import LocalFiles
 from tidewheel.env.range_files import RangeFiles
 from tidewheel.env.store import RangeReader, Store
@@ -79,7 +79,7 @@ def test_what_cannot_be_written_leaves_nothing(store: Store) -> None:
 
 
 def test_a_group_that_cannot_appear_does_not_hold_up_another(tmp_path: Path) -> None:
-    store: Store = LocalFiles(tmp_path, FaultyDisk(tmp_path, Plan("rename", 1, Fault.FAIL)))
+    store: Store = LocalFiles(tmp_path, FaultyDisk(tmp_path, FaultPlan("rename", 1, Fault.FAIL)))
     put(store, "a")
     put(store, "b")
     failed, fine = store.appear_each([["a"], ["b"]])

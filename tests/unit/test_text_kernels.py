@@ -15,7 +15,7 @@ from tidewheel.model.text.division import parsed, paths
 from tidewheel.model.text_codes import BytesCoder
 from tidewheel.read.texts.kernels import copy_bytes, copy_ends, within
 from tidewheel.write.sound.kernels import is_utf8
-from tidewheel.write.soundness import Look
+from tidewheel.write.soundness import SoundnessCheck
 
 ODD = [b"a", b"\x7f", b"\x80", b"\x8f", b"\x90", b"\x9f", b"\xa0", b"\xbf", b"\xc0", b"\xc1", b"\xc2", b"\xdf", b"\xe0", b"\xec", b"\xed"]
 ODD += [b"\xee", b"\xef", b"\xf0", b"\xf1", b"\xf4", b"\xf5", b"\xff"]
@@ -52,7 +52,7 @@ def test_utf8_is_what_python_says_it_is() -> None:
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()], ids=str)
 def test_texts_that_are_cut_inside_a_character(type_: pa.DataType) -> None:
     """All bytes together are UTF-8, and yet these are no texts."""
-    look = Look(pa.schema([("c", type_)]))
+    look = SoundnessCheck(pa.schema([("c", type_)]))
     offset = np.int32 if type_ == pa.string() else np.int64
     for ends, good in [((0, 2, 4, 4), True), ((0, 1, 4, 4), False), ((0, 2, 3, 4), False), ((0, 4, 4, 4), True), ((0, 0, 0, 4), True)]:
         buffers = [None, pa.py_buffer(np.array(ends, offset)), pa.py_buffer("éЖ".encode())]

@@ -13,28 +13,28 @@ import pytest
 import tidewheel as tw
 from tidewheel.programs.torture.journal import (
     Acknowledged,
-    Asked,
     Begun,
+    Compared,
     Event,
     Failed,
     Follower,
     Journal,
-    Opened,
     Proof,
+    Recovered,
     Settled,
     Verified,
 )
 from tidewheel.programs.torture.ledger import Ledger, State
-from tidewheel.programs.torture.proof import Found, found, row_id, settle, verify
-from tidewheel.programs.torture.readers import Reader
+from tidewheel.programs.torture.proof import FoundRows, found, row_id, settle, verify
+from tidewheel.programs.torture.readers import Questioner
 from tidewheel.programs.torture.victim import everything
-from tidewheel.programs.torture.workload import SCHEMA, Batch, good_rows, next_batch, rows_of, slot, sound
+from tidewheel.programs.torture.workload import SCHEMA, BatchOutline, good_rows, next_batch, rows_of, slot, sound
 
 SEED = 11
 
 
-def batch(order: int, first: int, rows: int = 10, stream: int = 0, **more: object) -> Batch:
-    return Batch(stream, order, first, rows, 1_000_000 * order, 1000, **more)  # type: ignore[arg-type]
+def batch(order: int, first: int, rows: int = 10, stream: int = 0, **more: object) -> BatchOutline:
+    return BatchOutline(stream, order, first, rows, 1_000_000 * order, 1000, **more)  # type: ignore[arg-type]
 
 
 ONE = batch(0, 0)
@@ -45,7 +45,7 @@ OTHER = batch(0, 0, stream=1, rows=3000)
 LOADED = (ONE, TWO, THREE, SLOT, OTHER)
 
 
-def ledger_of(*loaded: Batch, then: Iterable[Event] = ()) -> Ledger:
+def ledger_of(*loaded: BatchOutline, then: Iterable[Event] = ()) -> Ledger:
     ledger = Ledger()
     for one in loaded:
         ledger.apply(Begun(one))
@@ -55,17 +55,17 @@ def ledger_of(*loaded: Batch, then: Iterable[Event] = ()) -> Ledger:
     return ledger
 
 
-def rejects_of(*batches: Batch) -> list[str]:
+def rejects_of(*batches: BatchOutline) -> list[str]:
     return [f'{{"stream": {b.stream}, "number": {b.first + b.rows + i}}}' for b in batches for i in range(b.bad)]
 
 
-def table_of(*batches: Batch) -> Found:
+def table_of(*batches: BatchOutline) -> FoundRows:
     return found([good_rows(SEED, b) for b in batches], rejects_of(*batches))
 
 
-def without(there: Found, *ids: int) -> Found:
+def without(there: FoundRows, *ids: int) -> FoundRows:
     keep = ~np.isin(there.ids, ids)
-    return Found(there.ids[keep], there.previous[keep], there.sound[keep], there.rejects)
+    return FoundRows(there.ids[keep], there.previous[keep], there.sound[keep], there.rejects)
 
 
 def test_a_table_with_everything_is_whole() -> None:
@@ -191,7 +191,7 @@ def test_rejects_of_a_batch_in_doubt_come_with_its_rows() -> None:
 
 
 def test_batches_are_the_same_every_time_and_of_all_kinds() -> None:
-    made: list[Batch] = []
+    made: list[BatchOutline] = []
     first = 0
     for order in range(600):
         one = next_batch(SEED, 2, order, first, [b for b in made if not b.slot])
@@ -220,7 +220,8 @@ def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
     follower = Follower(path)
     assert list(follower.events()) == []
     proof = Proof(holes=3, notes=("a", "b"))
-    events: list[Event] = [Opened(0.25, "recovered"), Begun(TWO), Acknowledged(0, 1), Settled(1, 2, True), Verified(proof, 7), Asked(10)]
+    before: list[Event] = [Recovered(0.25, "recovered"), Begun(TWO), Acknowledged(0, 1), Settled(1, 2, True)]
+    events = [*before, Verified(proof, 7), Compared(10)]
     journal = Journal(path)
     for event in events:
         journal.write(event)
@@ -253,7 +254,7 @@ def table(tmp_path: Path) -> Iterator[tw.Table]:
 
 def notes_of(table: tw.Table, ledger: Ledger) -> set[str]:
     """What a reader has to say in a hundred questions."""
-    reader = Reader(table, ledger, SEED, 1)
+    reader = Questioner(table, ledger, SEED, 1)
     return {note for _ in range(100) if (note := reader.ask())}
 
 
@@ -272,7 +273,7 @@ def test_readers_are_content_with_right_answers(table: tw.Table) -> None:
 
 @pytest.mark.parametrize("rows", [0, 9])
 @pytest.mark.parametrize("loaded", [ONE, SLOT])
-def test_readers_notice_rows_that_are_not_there(table: tw.Table, loaded: Batch, rows: int) -> None:
+def test_readers_notice_rows_that_are_not_there(table: tw.Table, loaded: BatchOutline, rows: int) -> None:
     events = [Begun(replace(loaded, order=0)), Acknowledged(0, 0)]
     table.insert(good_rows(SEED, loaded).slice(0, rows))
     notes = notes_of(table, Ledger(events))

@@ -37,7 +37,7 @@ from tidewheel.model.report import BackupReport, CheckReport, Problem
 from tidewheel.model.schema import TableSpec, make_spec
 from tidewheel.settings import Settings
 from tidewheel.sql import duck_filters
-from tidewheel.testing.strategies import Stream, table_cases
+from tidewheel.testing.strategies import BatchStream, table_cases
 from tidewheel.testing.strategies import random as randoms
 
 ZONES = [dt.UTC, dt.timezone(dt.timedelta(hours=5, minutes=30)), zoneinfo.ZoneInfo("Europe/Vienna"), None]
@@ -276,7 +276,7 @@ def shown(batches: list[pa.RecordBatch]) -> list[str]:
 @settings(max_examples=examples(40))
 @given(table_cases(), st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 3))
 def test_rows(case: Any, seed: int, rows: int, spare: int) -> None:
-    source = Stream(case, randoms.Random(seed))
+    source = BatchStream(case, randoms.Random(seed))
     batches = [source.batch(rows, spare=spare), source.batch(3)]
     value, buffer = wire.unpack(pa.py_buffer(wire.pack({"a": 1}, wire.stream(case.schema, batches))))
     schema, again = wire.unstream(buffer)

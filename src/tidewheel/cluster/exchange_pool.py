@@ -20,7 +20,7 @@ from tidewheel.cluster.pulse import Wait
 MOST = 8
 
 
-class Line:
+class ExchangeLine:
     """For one thread at a time."""
 
     def __init__(self, client: Any, start: bytes) -> None:
@@ -53,7 +53,7 @@ class Lines:
     def __init__(self, client: Any, start: bytes) -> None:
         self._client = client
         self._start = start
-        self._idle: list[Line] = []
+        self._idle: list[ExchangeLine] = []
         self._busy = 0
         self._closed = False
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class Lines:
         finally:
             self._give_back(line, whole)
 
-    def _take(self) -> Line | None:
+    def _take(self) -> ExchangeLine | None:
         with self._lock:
             if self._idle:
                 self._busy += 1
@@ -85,13 +85,13 @@ class Lines:
                 return None
             self._busy += 1
         try:
-            return Line(self._client, self._start)
+            return ExchangeLine(self._client, self._start)
         except BaseException:
             with self._lock:
                 self._busy -= 1
             raise
 
-    def _give_back(self, line: Line, whole: bool) -> None:
+    def _give_back(self, line: ExchangeLine, whole: bool) -> None:
         with self._lock:
             self._busy -= 1
             keep = whole and not self._closed

@@ -28,7 +28,7 @@ from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.result import Result
-from tidewheel.write.arrow_input import Columns
+from tidewheel.write.arrow_input import InputColumns
 from tidewheel.write.soundness import check_schema, settled_rows, unreadable_text
 
 FEW_ROWS = 4096
@@ -270,7 +270,7 @@ def _rows(values: ask.Values | None, schema: pa.Schema, batches: list[pa.RecordB
     columns = {name: values.lists[name] if name in values.lists else arrays[name] for name in values.names}
     if any(len(column) != values.rows for column in columns.values()):
         raise InputError(f"table {table!r}: the columns do not all have {values.rows} rows; nothing was inserted")
-    return Columns(values.rows, columns, unreadable)
+    return InputColumns(values.rows, columns, unreadable)
 
 
 def aligned(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:

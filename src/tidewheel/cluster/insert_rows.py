@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidewheel.cluster.requests import Values
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor
-from tidewheel.write.arrow_input import Columns, to_batches
+from tidewheel.write.arrow_input import InputColumns, to_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ def outgoing(data: Any, spec: TableSpec, acceptor: Acceptor) -> Outgoing:
     if len(batches) == len(parts):
         return Outgoing(batches[0].schema, batches)
     (part,) = parts
-    assert isinstance(part, Columns)
+    assert isinstance(part, InputColumns)
     typed = acceptor.typed(part)
     if typed is not None:
         return Outgoing(spec.schema, [typed])
     lists = {name: column for name, column in part.columns.items() if isinstance(column, list)}
-    rest = _arrow(Columns(part.rows, {name: column for name, column in part.columns.items() if name not in lists}))
+    rest = _arrow(InputColumns(part.rows, {name: column for name, column in part.columns.items() if name not in lists}))
     assert rest is not None
     return Outgoing(rest.schema, [rest] if rest.num_columns else [], Values(part.rows, tuple(part.columns), lists))
 
 
-def _arrow(part: pa.RecordBatch | Columns) -> pa.RecordBatch | None:
+def _arrow(part: pa.RecordBatch | InputColumns) -> pa.RecordBatch | None:
     """Rows as Arrow has them; None if some of them are Python values."""
     if isinstance(part, pa.RecordBatch):
         return part

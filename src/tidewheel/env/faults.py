@@ -1,7 +1,7 @@
 """The disk that lies: a twin of `Disk` on real files that fails, tears, forgets and dies where a test says.
 
 Each call that changes something is one *operation*, counted by its kind, so that "the third rename" is the same one in every
-run, whatever other threads do meanwhile. Operations run one at a time. A `Plan` names one of them and what happens there.
+run, whatever other threads do meanwhile. Operations run one at a time. A `FaultPlan` names one of them and what happens there.
 
 A crash ends the process that uses this disk: the operation that meets it and all later ones raise `Crashed` and change
 nothing. What was handed to the system before stays, as after kill -9; `lose_power` also takes what was not synced.
@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 import pyarrow as pa
 
 from tidewheel.env.disk import Disk, open_regular
-from tidewheel.env.power_loss import Loss, Platter, Stored
+from tidewheel.env.power_loss import DiskFile, Loss, Platter
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ GROWING = frozenset({"sink", "write", "create", "append", "make_folder", "link",
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """At the `nth` operation of a kind, counted from 1, this happens."""
 
     operation: str
@@ -90,7 +90,7 @@ class Plan:
 class FaultyDisk(Disk):
     """One process's disk below a folder. Safe to use from several threads."""
 
-    def __init__(self, root: Path, plan: Plan | None = None, platter: Platter | None = None) -> None:
+    def __init__(self, root: Path, plan: FaultPlan | None = None, platter: Platter | None = None) -> None:
         self.root = root
         self.plan = plan
         self.met = False
@@ -103,7 +103,7 @@ class FaultyDisk(Disk):
         self.counts: Counter[str] = Counter()
         self.platter = platter or Platter(root.parent / f".{root.name}.attic")
         self._lock = threading.RLock()
-        self._open: dict[int, Stored] = {}
+        self._open: dict[int, DiskFile] = {}
 
     # ---- life and death -----------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class FaultyDisk(Disk):
         self.let_go()
         self.platter.lose(loss)
 
-    def next_process(self, plan: Plan | None = None) -> FaultyDisk:
+    def next_process(self, plan: FaultPlan | None = None) -> FaultyDisk:
         """The disk of whoever opens the folder after this process is dead."""
         self.kill()
         self.let_go()
@@ -258,7 +258,7 @@ class FaultyDisk(Disk):
         self._open[descriptor] = self.platter.made(path)
         return descriptor
 
-    def _sync(self, kind: str, stored: Callable[[], Stored]) -> None:
+    def _sync(self, kind: str, stored: Callable[[], DiskFile]) -> None:
         try:
             self.operation(kind, lambda: self.platter.synced(stored()), lambda: None)
         except OSError:

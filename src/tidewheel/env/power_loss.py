@@ -23,7 +23,7 @@ class Loss(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Stored:
+class DiskFile:
     """One file, whatever its names."""
 
     kept: str
@@ -52,33 +52,33 @@ class Platter:
         """How often the power was lost."""
         self._attic = attic
         self._numbers = 0
-        self._now: dict[str, Stored | Folder] = {}
-        self._safe: dict[str, Stored | Folder] = {}
+        self._now: dict[str, DiskFile | Folder] = {}
+        self._safe: dict[str, DiskFile | Folder] = {}
         self._lies: set[str] = set()
         """Names whose next sync will not be one."""
         attic.mkdir(parents=True, exist_ok=True)
 
     # ---- names --------------------------------------------------------------------------------------------
 
-    def file(self, path: str) -> Stored:
+    def file(self, path: str) -> DiskFile:
         """The file of that name; one that is new to us was there before, and is safe."""
         entry = self._now.get(path)
-        if isinstance(entry, Stored):
+        if isinstance(entry, DiskFile):
             return entry
         stored = self._keep(path)
         stored.synced = stored.size()
         self._now[path] = self._safe[path] = stored
         return stored
 
-    def made(self, path: str) -> Stored:
+    def made(self, path: str) -> DiskFile:
         stored = self._now[path] = self._keep(path)
         return stored
 
-    def _keep(self, path: str) -> Stored:
+    def _keep(self, path: str) -> DiskFile:
         self._numbers += 1
         kept = str(self._attic / str(self._numbers))
         os.link(path, kept)
-        return Stored(kept)
+        return DiskFile(kept)
 
     def renamed(self, old: str, new: str, lie: bool = False) -> None:
         self._now[new] = self._now.pop(old)
@@ -112,7 +112,7 @@ class Platter:
 
     # ---- bytes --------------------------------------------------------------------------------------------
 
-    def truncated(self, stored: Stored, size: int) -> None:
+    def truncated(self, stored: DiskFile, size: int) -> None:
         """Call it before the file is truncated."""
         if size < stored.synced:
             with open(stored.kept, "rb") as file:
@@ -121,10 +121,10 @@ class Platter:
             stored.synced = size
         stored.doomed = [(lo, min(hi, size)) for lo, hi in stored.doomed if lo < size]
 
-    def synced(self, stored: Stored) -> None:
+    def synced(self, stored: DiskFile) -> None:
         stored.synced, stored.cut = stored.size(), b""
 
-    def sync_failed(self, stored: Stored) -> None:
+    def sync_failed(self, stored: DiskFile) -> None:
         stored.doomed.append((stored.synced, stored.size()))
 
     # ---- power --------------------------------------------------------------------------------------------
@@ -133,14 +133,14 @@ class Platter:
         """Whether a power failure would change anything now."""
         if self._now != self._safe:
             return True
-        files = [entry for entry in self._now.values() if isinstance(entry, Stored)]
+        files = [entry for entry in self._now.values() if isinstance(entry, DiskFile)]
         return any(f.size() > f.synced or f.cut or f.doomed for f in files)
 
     def lose(self, loss: Loss) -> None:
         """The power fails and comes back: the folder is now what the disk has."""
         if loss == Loss.ALL:
             self._restore_names()
-        for stored in {id(e): e for e in self._now.values() if isinstance(e, Stored)}.values():
+        for stored in {id(e): e for e in self._now.values() if isinstance(e, DiskFile)}.values():
             _restore_bytes(stored, loss)
         self._safe = dict(self._now)
         self._lies.clear()
@@ -167,7 +167,7 @@ class Platter:
         return any(parent in self._now and self._safe.get(parent) is not self._now[parent] for parent in parents)
 
 
-def _restore_bytes(stored: Stored, loss: Loss) -> None:
+def _restore_bytes(stored: DiskFile, loss: Loss) -> None:
     size, synced = stored.size(), stored.synced
     with open(stored.kept, "r+b") as file:
         for lo, hi in stored.doomed:

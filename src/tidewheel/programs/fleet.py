@@ -42,7 +42,7 @@ _KMH_TO_LON = 1 / 3.6 / 85_300  # the same along the 40th parallel
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class FleetMessages:
     """Messages that arrive together: each should be one report, as a JSON object."""
 
     lines: list[str]
@@ -102,7 +102,7 @@ class Fleet:
         columns["ts"] = columns["ts"].view("datetime64[us]")
         return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
 
-    def delivery(self, rows: int, until: int | None = None) -> Delivery:
+    def delivery(self, rows: int, until: int | None = None) -> FleetMessages:
         """The same as messages, some of them broken."""
         columns = self._next(rows, until)
         lines = _json(columns)
@@ -111,7 +111,7 @@ class Fleet:
             lines[i] = _HARMS[harm](lines[i])
         sound = np.ones(rows, bool)
         sound[broken] = False
-        return Delivery(lines, int((columns["ts"][sound] < self.start).sum()), broken.size)
+        return FleetMessages(lines, int((columns["ts"][sound] < self.start).sum()), broken.size)
 
     def pause(self, until: int) -> None:
         """Nobody reports until then."""

@@ -23,7 +23,7 @@ from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.chunks import stage_rejects, write_chunks
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import conform
 
@@ -39,7 +39,7 @@ class WrittenPart(WriterCommitMessage):
 class BulkSink(DataSourceArrowWriter):
     """Made on the driver; tasks get copies, and so does whatever process commits."""
 
-    def __init__(self, place: Place, spec: TableSpec, load: Load, overwrite: bool, on_bad: str, made: bool) -> None:
+    def __init__(self, place: TablePath, spec: TableSpec, load: Load, overwrite: bool, on_bad: str, made: bool) -> None:
         self._place = place
         self._spec = spec
         self._load = load

@@ -21,7 +21,7 @@ from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.splits import Portion, divide, rows
 from tidewheel.spark.types import delivery
 
@@ -45,7 +45,14 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Planned on the driver, by one process for the life of the query; `read` runs in tasks, in copies of it."""
 
     def __init__(
-        self, place: Place, spec: TableSpec, wanted: StructType, nanoseconds: str, most: int | None, start: int | None, limit: int | None
+        self,
+        place: TablePath,
+        spec: TableSpec,
+        wanted: StructType,
+        nanoseconds: str,
+        most: int | None,
+        start: int | None,
+        limit: int | None,
     ) -> None:
         self._place = place
         self._spec = spec

@@ -13,19 +13,19 @@ from tidewheel.engine.protocol import TableEngine
 from tidewheel.model.dead_letters import DeadLetter, letters_batch
 from tidewheel.model.delivery import Load, RowStream, SliceId, Written
 from tidewheel.model.schema import TableSpec
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 
 if TYPE_CHECKING:
     from tidewheel.write.accept import Rejected
 
 
-def is_here(place: Place, load: Load) -> bool:
+def is_here(place: TablePath, load: Load) -> bool:
     """Whether the folder that the owner made can be seen by this task: it may run on another machine."""
     return (Path(place.root) / load.folder).is_dir()
 
 
 def write_chunks(
-    place: Place, spec: TableSpec, load: Load, batches: Iterable[pa.RecordBatch], on_bad: str
+    place: TablePath, spec: TableSpec, load: Load, batches: Iterable[pa.RecordBatch], on_bad: str
 ) -> tuple[Written, list[Rejected]]:
     """Write rows as chunks of a load. Returns them, and the rows that do not fit the table."""
     from tidewheel.write.chunk_maker import ChunkMaker  # here: its kernels take long to load, and most tasks need none

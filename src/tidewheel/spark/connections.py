@@ -18,7 +18,7 @@ from tidewheel.cluster.start_owner import summon
 from tidewheel.engine.protocol import Engine, TableEngine, TableOperation
 from tidewheel.errors import ClosedError, OwnerLostError
 from tidewheel.model.schema import TableSpec
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ ATTEMPTS = 3
 """Calls that change nothing, or that can be repeated, are made so often before a lost owner is reported."""
 
 _engines: dict[str, Engine] = {}
-_tables: dict[Place, TableEngine] = {}
+_tables: dict[TablePath, TableEngine] = {}
 _lock = threading.Lock()
 
 
@@ -53,7 +53,7 @@ def _settle() -> None:
         gc.freeze()
 
 
-def table(place: Place) -> TableEngine:
+def table(place: TablePath) -> TableEngine:
     """A table of it. Raises NotFoundError if there is none."""
     owner = engine(place.root)
     with _lock:
@@ -63,14 +63,14 @@ def table(place: Place) -> TableEngine:
         return found
 
 
-def forget(place: Place) -> None:
+def forget(place: TablePath) -> None:
     """The table may have been dropped or made anew since it was looked at."""
     with _lock:
         _tables.pop(place, None)
 
 
 @contextmanager
-def of(place: Place) -> Iterator[TableEngine]:
+def of(place: TablePath) -> Iterator[TableEngine]:
     """A table for as long as a task uses it. If it was dropped meanwhile, the next attempt looks for it anew."""
     found = _repeated(place, lambda: table(place), twice=True)
     try:
@@ -80,12 +80,12 @@ def of(place: Place) -> Iterator[TableEngine]:
         raise
 
 
-def spec(place: Place) -> TableSpec:
+def spec(place: TablePath) -> TableSpec:
     """The definition of a table that is there."""
     return _repeated(place, lambda: table(place), twice=True).spec
 
 
-def do(place: Place, operation: TableOperation[T], twice: bool = True) -> T:
+def do(place: TablePath, operation: TableOperation[T], twice: bool = True) -> T:
     """Have the owner carry out what may be done twice: if the owner dies meanwhile, the next one is asked.
 
     With `twice=False` the next one is asked only if it is certain that nothing was done, as by an owner that just leaves.
@@ -93,12 +93,12 @@ def do(place: Place, operation: TableOperation[T], twice: bool = True) -> T:
     return _repeated(place, lambda: table(place).do(operation), twice)
 
 
-def create(place: Place, wanted: TableSpec) -> TableSpec:
+def create(place: TablePath, wanted: TableSpec) -> TableSpec:
     """The table of this definition, which is made if it is not there."""
     return _repeated(place, lambda: engine(place.root).create(wanted, "open").spec, twice=True)
 
 
-def _repeated(place: Place, ask: Callable[[], T], twice: bool) -> T:
+def _repeated(place: TablePath, ask: Callable[[], T], twice: bool) -> T:
     for _ in range(ATTEMPTS - 1):
         try:
             return ask()

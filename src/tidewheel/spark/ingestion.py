@@ -22,9 +22,9 @@ from tidewheel.ingest.rules import MESSAGES, Rules, rules_from_json
 from tidewheel.model.definition import key_of, time_of
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
-from tidewheel.spark.options import DECODE, Place, place_of
+from tidewheel.spark.options import DECODE, TablePath, place_of
 from tidewheel.spark.sources.kafka import META
-from tidewheel.spark.sources.stream_source import ARRIVED, Reading, Source, parse_source, stream_name
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions, StreamSource, parse_source, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ _RULES = tuple(f.name for f in fields(Rules) if f.name not in ("kind", "meta"))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class IngestRequest:
     """What a user asks for. Everything but source and path can be left out."""
 
     source: str
@@ -61,11 +61,11 @@ class Request:
 class Stream:
     """A stream that is ready to start: its table is there."""
 
-    source: Source
-    place: Place
+    source: StreamSource
+    place: TablePath
     spec: TableSpec
     rules: Rules
-    reading: Reading
+    reading: ReadingOptions
     name: str
     checkpoint: str
     trigger: Mapping[str, Any]
@@ -116,14 +116,14 @@ def ingest(
 
     `rules` are: `payload` (json, csv, avro, confluent-avro, arrow), `time_format`, `extra`, `columns`, `delimiter`, `nulls`, `avro_schema`.
     """
-    request = Request(
+    request = IngestRequest(
         source, os.fspath(path), time, key, partition, meta, start, trigger, None if checkpoint is None else os.fspath(checkpoint), name,
         options or {}, rules,
     )  # fmt: skip
     return prepare(spark, request).start(spark)
 
 
-def prepare(spark: SparkSession, request: Request, waiting: Callable[[], None] | None = None) -> Stream:
+def prepare(spark: SparkSession, request: IngestRequest, waiting: Callable[[], None] | None = None) -> Stream:
     """Everything up to the start: the table exists, the rules are known.
 
     If there is neither a table nor a record to make one from, `waiting` is called every second until there is; without it, it is an error.
@@ -158,7 +158,7 @@ def ask(root: str, question: Callable[[Engine], T]) -> T:
     raise AssertionError
 
 
-def check(request: Request) -> Stream:
+def check(request: IngestRequest) -> Stream:
     """What can be said of a request without Spark: InputError if it cannot work. Its table is not known yet."""
     source = parse_source(request.source)
     place = place_of({"path": request.path})
@@ -178,7 +178,7 @@ def check(request: Request) -> Stream:
     rules = replace(before, **given) if before else Rules(source.kind, **given)
     if source.kind == MESSAGES and not rules.payload:
         rules = replace(rules, payload="json")
-    reading = Reading(request.start, request.options)
+    reading = ReadingOptions(request.start, request.options)
     spec: Any = None  # known when the table is
     return Stream(source, place, spec, rules, reading, name, checkpoint, trigger(request.trigger, source.pace))
 
@@ -196,7 +196,7 @@ def trigger(text: str | None, pace: float) -> Mapping[str, Any]:
     return {"processingTime": f"{round(seconds * 1000)} milliseconds"}
 
 
-def _new_table(spark: SparkSession, request: Request, plan: Stream, waiting: Callable[[], None] | None) -> NewTable:
+def _new_table(spark: SparkSession, request: IngestRequest, plan: Stream, waiting: Callable[[], None] | None) -> NewTable:
     """The definition of a table for the first records of the source."""
     if os.path.isdir(os.path.join(plan.checkpoint, "offsets")):
         raise InputError(
@@ -233,7 +233,7 @@ def _named(meta: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _columns_of(meta: Sequence[str], spec: TableSpec, source: Source) -> dict[str, str]:
+def _columns_of(meta: Sequence[str], spec: TableSpec, source: StreamSource) -> dict[str, str]:
     """Which columns of the table are filled from around the message: those that were asked for, and those that are named so."""
     asked = _named(meta)
     missing = [column for column in asked if column not in spec.schema.names]
@@ -245,7 +245,7 @@ def _columns_of(meta: Sequence[str], spec: TableSpec, source: Source) -> dict[st
 # ---- what a stream remembers of itself ------------------------------------------------------------------------
 
 
-def _remembered(checkpoint: str, source: Source, place: Place) -> Rules | None:
+def _remembered(checkpoint: str, source: StreamSource, place: TablePath) -> Rules | None:
     """The rules a stream had when it was started first. InputError: the checkpoint is another stream's."""
     try:
         with open(os.path.join(checkpoint, DEFINITION), encoding="utf-8") as file:

@@ -56,7 +56,7 @@ STEP, ASK, SCHEMA, DECODE = INTERNAL = ("tidewheelScan", "tidewheelAsk", "tidewh
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePath:
     """A table of a warehouse. The root is absolute: tasks run in folders of their own."""
 
     root: str
@@ -77,7 +77,7 @@ def check(options: Mapping[str, str], known: Mapping[str, str]) -> None:
         raise InputError(f"unknown option {unknown[0]!r} of format tidewheel.{hint} Known are:\n{said}")
 
 
-def place_of(options: Mapping[str, str]) -> Place:
+def place_of(options: Mapping[str, str]) -> TablePath:
     """The table that the options name. Relative paths are relative to the folder Spark was started in."""
     warehouse, table, path = (options.get(name) for name in ("warehouse", "table", "path"))
     if options.get("paths"):
@@ -97,10 +97,10 @@ def place_of(options: Mapping[str, str]) -> Place:
     return _checked(root, name, path)
 
 
-def _checked(root: str, table: str, given: str) -> Place:
+def _checked(root: str, table: str, given: str) -> TablePath:
     if not NAME.fullmatch(table):
         raise InputError(f"{given!r} does not end in the name of a table: {table!r} has other characters than letters, digits and _")
-    return Place(root, table)
+    return TablePath(root, table)
 
 
 def _folder(path: str) -> str:

@@ -17,7 +17,7 @@ from tidewheel.engine.operations import BeginLoad
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections, options
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import NANOSECONDS, check_wanted, read_schema
 
@@ -129,7 +129,7 @@ class TidewheelSource(DataSource):
         return given if options.names_a_place(given) else {**_kept(schema), **given}
 
 
-def _spec(place: Place) -> TableSpec:
+def _spec(place: TablePath) -> TableSpec:
     connections.forget(place)  # it may have been dropped and made anew since this process last looked
     return connections.spec(place)
 

@@ -26,7 +26,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 
 if TYPE_CHECKING:
     from tidewheel.read.chunk_files import ChunkFiles
@@ -107,7 +107,7 @@ def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> f
     return max(0, hi - lo + 1) / (there[1] - there[0] + 1)
 
 
-def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
+def rows(place: TablePath, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a portion, in batches of bounded size. The owner hears now and then that its version is still read."""
     touched = time.monotonic()
     for batch in _rows(place, spec, portion, ask, query):
@@ -118,12 +118,12 @@ def rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query
     _touch(place, portion, portion.count)
 
 
-def _touch(place: Place, portion: Portion, parts: int) -> None:
+def _touch(place: TablePath, portion: Portion, parts: int) -> None:
     with suppress(TidewheelError):  # an owner that is gone holds nothing
         connections.table(place).do(TouchPin(portion.pin, portion.number, parts))
 
 
-def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
+def _rows(place: TablePath, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
     if portion.fresh:
         yield from connections.table(place).ask(ReadFresh(portion.pin, query))
     if portion.chunks:
@@ -132,11 +132,11 @@ def _rows(place: Place, spec: TableSpec, portion: Portion, ask: Ask, query: Quer
             yield from files.query(one, portion.generation, portion.chunks, portion.masks)
 
 
-_files: dict[Place, ChunkFiles] = {}
+_files: dict[TablePath, ChunkFiles] = {}
 """What earlier tasks of this worker have open."""
 
 
-def _chunk_files(place: Place, spec: TableSpec) -> ChunkFiles:
+def _chunk_files(place: TablePath, spec: TableSpec) -> ChunkFiles:
     from tidewheel.read.chunk_files import ChunkFiles  # here: its kernels take long to load, and only tasks use them
 
     found = _files.get(place)

@@ -26,7 +26,7 @@ from tidewheel.model.dead_letters import BAD
 from tidewheel.model.delivery import RowStream, SliceId, Written
 from tidewheel.spark import connections
 from tidewheel.spark.chunks import is_here, stage_rejects, write_chunks
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.types import conform
 
@@ -38,7 +38,7 @@ LARGE = 16 << 20
 
 
 @dataclass(frozen=True)
-class Part(WriterCommitMessage):
+class TaskReport(WriterCommitMessage):
     """What a task did. Commit and abort run elsewhere and know of the stream only what is said here."""
 
     task: SliceId
@@ -51,22 +51,22 @@ class Part(WriterCommitMessage):
 class StreamSink(DataSourceStreamArrowWriter):
     """Spark makes one for every batch, on the driver, and another to commit it; tasks get copies of the first."""
 
-    def __init__(self, place: Place, stream: str | None) -> None:
+    def __init__(self, place: TablePath, stream: str | None) -> None:
         self._place = place
         self._stream = stream
 
     @plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """In a task. Reads to the end whatever happens but an error: a worker that is left with rows is not used again."""
         task = slice_of_task(self._stream)
         rows = (batch for batch in iterator if batch.num_rows)
         first = next(rows, None)
         if first is None:  # nothing to tell the owner
-            return Part(task)
+            return TaskReport(task)
         with connections.of(self._place) as table:
             return self._hand_over(table, task, first, rows)
 
-    def _hand_over(self, table: TableEngine, task: SliceId, first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> Part:
+    def _hand_over(self, table: TableEngine, task: SliceId, first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> TaskReport:
         fit = conform(table.spec, first.schema)
         fitting = chain((fit(first),), map(fit, rows))
         begun = _take(fitting, LARGE)
@@ -77,7 +77,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             load = None
         if load is None:
             staged = table.give(Stage(task), RowStream(begun[0].schema, chain(begun, fitting)))
-            return Part(task, (task,) if staged.rows or staged.rejected else ())
+            return TaskReport(task, (task,) if staged.rows or staged.rejected else ())
         try:
             written, rejected = write_chunks(self._place, table.spec, load, chain(begun, fitting), "reject")
         except BaseException:
@@ -85,9 +85,9 @@ class StreamSink(DataSourceStreamArrowWriter):
                 table.do(AbortLoad(load.job))
             raise
         if not rejected:
-            return Part(task, written=written)
+            return TaskReport(task, written=written)
         stage_rejects(table, task, rejected, f"stream {task.stream}, batch {task.batch}, partition {task.partition}")
-        return Part(task, (task,), written)
+        return TaskReport(task, (task,), written)
 
     @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -115,9 +115,9 @@ class StreamSink(DataSourceStreamArrowWriter):
                         table.do(AbortLoad(part.written.job))
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:
     """Those of the tasks that came to an end."""
-    return [m for m in messages if isinstance(m, Part)]
+    return [m for m in messages if isinstance(m, TaskReport)]
 
 
 def _take(batches: Iterator[pa.RecordBatch], size: int) -> list[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from tidewheel.model import conditions as where
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask, ask
-from tidewheel.spark.options import ASK, Place
+from tidewheel.spark.options import ASK, TablePath
 from tidewheel.spark.plain_errors import plainly
 from tidewheel.spark.splits import Portion, divide, rows
 from tidewheel.spark.types import delivery
@@ -33,7 +33,7 @@ class TableReader(DataSourceReader):
     """Planned on the driver; `read` runs in tasks, in copies of it."""
 
     def __init__(
-        self, place: Place, spec: TableSpec, wanted: StructType, nanoseconds: str, most: int | None, step: str, asked: Ask
+        self, place: TablePath, spec: TableSpec, wanted: StructType, nanoseconds: str, most: int | None, step: str, asked: Ask
     ) -> None:
         self._place = place
         self._spec = spec

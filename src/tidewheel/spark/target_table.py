@@ -11,11 +11,11 @@ from tidewheel.model.dead_letters import HIDDEN
 from tidewheel.model.definition import table_of
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 from tidewheel.spark.types import arrow_schema, check_written
 
 
-def target(place: Place, schema: StructType, options: Mapping[str, str], hidden: bool = False) -> tuple[TableSpec, bool]:
+def target(place: TablePath, schema: StructType, options: Mapping[str, str], hidden: bool = False) -> tuple[TableSpec, bool]:
     """The table that rows of this schema go to, and whether it was made just now. `hidden`: they may carry dead letters."""
     connections.forget(place)
     made = False

@@ -20,7 +20,7 @@ from tidewheel.sql.database import database
 from tidewheel.sql.describing import described
 from tidewheel.sql.direct import asked_of
 from tidewheel.sql.direct_result import DirectResult
-from tidewheel.sql.execution import Inputs, Reading
+from tidewheel.sql.execution import Inputs, StatementReading
 from tidewheel.sql.explain_statement import ExplainResult
 from tidewheel.sql.extra_bounds import narrowed
 from tidewheel.sql.parameters import Parameters, value_of
@@ -29,7 +29,7 @@ from tidewheel.sql.small import MOST_ROWS
 from tidewheel.sql.sql_result import Makes, SqlResult, Text
 from tidewheel.sql.statement import Statement, parse
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 from tidewheel.sql.table_summary import NAME, rewritten, standing_for
 
 _MOST_ASKED = 8
@@ -71,7 +71,7 @@ def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Li
 def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult:
     """The answer by DuckDB."""
     _take_hints(statement, inputs, values)
-    makes: Makes = partial(Reading, database(limits.bytes)) if statement.bounded else ApartReading
+    makes: Makes = partial(StatementReading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
         return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze")
@@ -96,7 +96,7 @@ def _summary(statement: Statement, inputs: Inputs, values: Parameters, limits: L
     if found is None or (run := rewritten(statement.text, asked, found[1])) is None:
         return None
     stands = Inputs(inputs.root, {}, {NAME: found[0]}, inputs.generations)
-    return SqlResult(partial(Reading, database(limits.bytes)), stands, limits, Text(statement.original, run), values, asking)
+    return SqlResult(partial(StatementReading, database(limits.bytes)), stands, limits, Text(statement.original, run), values, asking)
 
 
 # ---- with more conditions -------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class _Before:
         self._asking = asking
         self._left = _MOST_ASKED
         self._known: dict[str, pa.Table | None] = {}
-        self.scans: list[Scan] = []
+        self.scans: list[TableScan] = []
 
     def rows(self, query: Node, most: int) -> pa.Table | None:
         """None if more rows are read for it, or it cannot be answered by itself."""

@@ -22,7 +22,7 @@ from tidewheel.sql.execution import BATCH_ROWS, Inputs, out_of_memory, too_late
 from tidewheel.sql.explained import Explained
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.statement import Statement
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 
 class _Clock:
@@ -79,7 +79,7 @@ class ApartReading:
         self._memory = working_memory(limits.bytes)
         self._clock = _Clock(limits, of, used)
         self._apart: Apart | None = None
-        self.scans: list[Scan] = []
+        self.scans: list[TableScan] = []
 
     def bind(self, text: str, parameters: Parameters) -> None:
         """Names and types are known to be right then."""

@@ -19,7 +19,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model.conditions import columns_of
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.arrow_filters import condition_of
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 _BATCH_ROWS = 131_072
 
@@ -84,15 +84,15 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
     def take(self, indices: Any, columns: Projection = None, filter: pc.Expression | None = None, **ignored: Any) -> pa.Table:
         return self.to_table(columns, filter).take(indices)
 
-    def _scan(self, columns: Sequence[str], filter: pc.Expression | None) -> Scan:
+    def _scan(self, columns: Sequence[str], filter: pc.Expression | None) -> TableScan:
         if filter is None:
-            return Scan(self._pin(), columns, None, max_rows=float("inf"))
+            return TableScan(self._pin(), columns, None, max_rows=float("inf"))
         if not isinstance(filter, pc.Expression):
             raise QueryError(f"the filter of a dataset is an expression of pyarrow, such as pc.field('speed') > 30, not {filter!r}")
         condition = condition_of(filter)
         for name in columns_of(condition) or ():
             self._check(name)
-        return Scan(self._pin(), columns, condition, lambda batch: _mask(batch, filter), max_rows=float("inf"))
+        return TableScan(self._pin(), columns, condition, lambda batch: _mask(batch, filter), max_rows=float("inf"))
 
     def _names(self, columns: Projection) -> tuple[list[str] | Mapping[str, pc.Expression], list[str]]:
         """What the scanner is to make, and the columns that it reads for that."""

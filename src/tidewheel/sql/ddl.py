@@ -35,7 +35,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DeclaredColumn:
     name: str
     type: pa.DataType
     nullable: bool
@@ -54,7 +54,7 @@ class CreateStatement:
     table: Named
     or_leave: bool
     """IF NOT EXISTS."""
-    columns: tuple[Column, ...]
+    columns: tuple[DeclaredColumn, ...]
     options: tuple[Option, ...]
 
 
@@ -130,7 +130,7 @@ def _create(words: Tokens) -> CreateStatement:
     return CreateStatement(words.text, table, or_leave, tuple(columns), _options(words))
 
 
-def _column(words: Tokens) -> Column:
+def _column(words: Tokens) -> DeclaredColumn:
     if any(words.here.says(word) for word in _OF_THE_TABLE):
         raise words.wrong("tables have no constraints but NOT NULL of a column")
     name = words.name()
@@ -144,7 +144,7 @@ def _column(words: Tokens) -> Column:
         elif not words.takes("NULL"):
             raise words.wrong("a column has a type and perhaps NOT NULL, nothing else")
     try:
-        return Column(name.name, arrow_type(words.written(type_)), nullable)
+        return DeclaredColumn(name.name, arrow_type(words.written(type_)), nullable)
     except QueryError as e:
         place = type_[0].at, type_[-1].end - type_[0].at
         raise QueryError(pointed(f"column {name.name}: {e}", words.text, place)) from None

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidewheel.errors import CancelledError
 from tidewheel.read.limits import Cancellable
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 
 class ToldResult(StatementResult):
@@ -40,7 +40,7 @@ class ToldResult(StatementResult):
         self.cancelled = True
 
     @property
-    def scans(self) -> list[Scan]:
+    def scans(self) -> list[TableScan]:
         return self._scans
 
     @property

@@ -16,7 +16,7 @@ from tidewheel.read.totals.sums import Sums
 from tidewheel.sql.asking import Asking
 from tidewheel.sql.direct import Asked
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 _NOTICED = 0.05
 """Seconds."""
@@ -33,13 +33,13 @@ class DirectResult(StatementResult):
         self._limits = limits
         self._spent = asking.used.seconds
         self._rows = 1 if asked.totals is not None and asked.limit is None else None
-        self._ready: Scan | None = None
+        self._ready: TableScan | None = None
         self._ready = self._last = self._scan()
         self._costs([self._last])
         self._spent = asking.used.seconds
         self.stats.milliseconds = self._spent * 1e3
 
-    def _scan(self) -> Scan:
+    def _scan(self) -> TableScan:
         ready, self._ready = self._ready, None
         if ready is not None:
             return ready
@@ -53,11 +53,11 @@ class DirectResult(StatementResult):
         parts: Mapping[str, str] | None = None
         if asked.totals is not None:
             parts = asked.totals.expressions if len(asked.bounds.boxes) == 1 else asked.totals.parts
-        return Scan(self._table, asked.columns, asked.condition, bounds=asked.bounds, parts=parts, **limits)
+        return TableScan(self._table, asked.columns, asked.condition, bounds=asked.bounds, parts=parts, **limits)
 
     # ---- taking it --------------------------------------------------------------------------------------
 
-    def _found(self, scan: Scan, of: Cancellable, whole: bool = False) -> Iterator[pa.RecordBatch]:
+    def _found(self, scan: TableScan, of: Cancellable, whole: bool = False) -> Iterator[pa.RecordBatch]:
         asked = self._asked
         left = NEVER if asked.limit is None else asked.limit
         if asked.totals is not None and not (scan.folded and len(asked.bounds.boxes) == 1):
@@ -127,7 +127,7 @@ class DirectResult(StatementResult):
     # ---- what is known about it -------------------------------------------------------------------------
 
     @property
-    def scans(self) -> list[Scan]:
+    def scans(self) -> list[TableScan]:
         return [self._last]
 
     @property

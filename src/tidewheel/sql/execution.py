@@ -30,7 +30,7 @@ from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.explained import Explained, explained
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.streamed import Streamed
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 T = TypeVar("T")
 
@@ -59,14 +59,14 @@ class Inputs:
         """What time it is for the statement, if it asks."""
         self.generations = {name: table.generation for name, table in tables.items()} if generations is None else generations
 
-    def scan(self, name: str, columns: list[str], condition: Condition | None, limits: Limits, left: float) -> Scan:
+    def scan(self, name: str, columns: list[str], condition: Condition | None, limits: Limits, left: float) -> TableScan:
         """A scan of a table within the limits of its statement, of whose time so many seconds are left."""
         given: dict[str, Any] = {"max_rows": NEVER}
         if limits.seconds != NEVER:
             given["timeout"] = max(0.0, left)
         if limits.bytes != NEVER:
             given["max_bytes"] = limits.bytes
-        return Scan(self.tables[name], columns, condition, narrow=self.narrow.get(name), **given)
+        return TableScan(self.tables[name], columns, condition, narrow=self.narrow.get(name), **given)
 
     def columns(self) -> list[str]:
         """All names that a column could have been meant by."""
@@ -74,7 +74,7 @@ class Inputs:
         return [*names, *(name for rows in self.others.values() for name in rows.schema.names)]
 
 
-class Reading:
+class StatementReading:
     """Used by one thread, `interrupt` by any. `close` it in any case."""
 
     def __init__(self, database: Database, inputs: Inputs, limits: Limits, of: Cancellable, used: Used) -> None:
@@ -92,7 +92,7 @@ class Reading:
         self._session: Session | None = database.take(inputs.root)
         self._relation: Any = None
         self._reader: Any = None
-        self.scans: list[Scan] = []
+        self.scans: list[TableScan] = []
         try:
             self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open, inputs.at))
         except BaseException:
@@ -130,7 +130,7 @@ class Reading:
         self.scans.append(scan)
         return self._batches(scan)
 
-    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+    def _batches(self, scan: TableScan) -> Iterator[pa.RecordBatch]:
         try:
             for batch in scan:
                 if self._of.cancelled or self._late or self._large:

@@ -15,11 +15,11 @@ from tidewheel.read.limits import Cancellable, Limits
 from tidewheel.read.plan_text import plan_text
 from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.asking import Asking
-from tidewheel.sql.execution import Inputs, Reading
+from tidewheel.sql.execution import Inputs, StatementReading
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.sql_result import Makes, Text
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 SCHEMA = pa.schema([("explain_key", pa.string()), ("explain_value", pa.string())])
 """Whose plan it is, and its text."""
@@ -42,7 +42,7 @@ class ExplainResult(StatementResult):
         self._analyze = analyze
         self._made: pa.RecordBatch | None = None
         self._lock = threading.Lock()
-        self._readings: set[Reading | ApartReading] = set()
+        self._readings: set[StatementReading | ApartReading] = set()
         self._used = asking.used
         with self._reading(self) as reading:
             asking.started = reading.started
@@ -51,7 +51,7 @@ class ExplainResult(StatementResult):
     # ---- making it --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, of: Cancellable) -> Iterator[Reading | ApartReading]:
+    def _reading(self, of: Cancellable) -> Iterator[StatementReading | ApartReading]:
         """The statement, bound: names and types are known to be right."""
         reading = self._makes(self._inputs, self._limits, of, self._used)
         with self._lock:
@@ -64,12 +64,12 @@ class ExplainResult(StatementResult):
                 self._readings.discard(reading)
             reading.close()
 
-    def _rows_of(self, reading: Reading | ApartReading) -> pa.RecordBatch:
+    def _rows_of(self, reading: StatementReading | ApartReading) -> pa.RecordBatch:
         found = reading.explain(self._text.run, self._parameters, self._analyze)
         said, scans = found.said, reading.scans
         if not self._analyze:
             narrow, tables = self._inputs.narrow, self._inputs.tables
-            scans = [Scan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
+            scans = [TableScan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
         keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
         return pa.RecordBatch.from_arrays(
             [pa.array(keys), pa.array([*(_text(scan, self._analyze) for scan in scans), said])], schema=SCHEMA
@@ -100,7 +100,7 @@ class ExplainResult(StatementResult):
     # ---- what is known about it -------------------------------------------------------------------------
 
     @property
-    def scans(self) -> list[Scan]:
+    def scans(self) -> list[TableScan]:
         """Of a plan, nothing is read."""
         return []
 
@@ -109,7 +109,7 @@ class ExplainResult(StatementResult):
         return self._inputs.generations
 
 
-def _text(scan: Scan, read: bool) -> str:
+def _text(scan: TableScan, read: bool) -> str:
     parts = [plan_text(plan, scan.spec) for plan in scan.plans] or [f"table {scan.spec.name}: no row can match, nothing is read"]
     columns = ", ".join(scan.columns) or "none: the index knows how many rows there are"
     stats: Stats = scan.stats

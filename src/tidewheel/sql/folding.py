@@ -40,7 +40,7 @@ _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_80
 _SPAN = re.compile(r"(?i)\s*(\d{1,9})\s+(second|minute|hour|day|week)s?\s*")
 
 
-class Folder:
+class ConstantFolder:
     """Finds the values of constants in one statement, at one moment."""
 
     def __init__(self, parameters: Parameters, at: dt.datetime, scalar: Scalar, is_column: Callable[[str], bool]) -> None:

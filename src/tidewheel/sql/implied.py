@@ -19,7 +19,7 @@ from tidewheel.duck.nodes import Node, arguments, walk
 from tidewheel.model import conditions as where
 from tidewheel.read.boxes import MOST_BOXES
 from tidewheel.sql import prefixes, spans
-from tidewheel.sql.folding import Folder
+from tidewheel.sql.folding import ConstantFolder
 from tidewheel.sql.scopes import Column, Scope
 
 _NAMES = {op: name for name, op in nodes.COMPARISONS.items()}
@@ -48,10 +48,10 @@ class Implied:
     """It says something that DuckDB does not see by itself."""
 
 
-class Finder:
+class ImpliedFinder:
     """Looks through the conditions of one SELECT."""
 
-    def __init__(self, scope: Scope, folder: Folder, values: Values, others: Others, exists: Exists) -> None:
+    def __init__(self, scope: Scope, folder: ConstantFolder, values: Values, others: Others, exists: Exists) -> None:
         self._scope = scope
         self._folder = folder
         self._values = values

@@ -21,7 +21,7 @@ _LONGEST = 10_000
 
 
 @dataclass(slots=True)
-class Asked:
+class StatementRun:
     """One reading of a statement's result."""
 
     id: int
@@ -45,20 +45,20 @@ class Queries:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._running: dict[int, Asked] = {}
-        self._ended: dict[Path, deque[Asked]] = {}
+        self._running: dict[int, StatementRun] = {}
+        self._ended: dict[Path, deque[StatementRun]] = {}
 
     def running(self, root: Path, statement: str, cancel: Callable[[], None], stats: Stats) -> Running:
         """While a statement runs. `stats` say at its end what it cost; `cancel` ends it."""
         return Running(self, root, statement, cancel, stats)
 
-    def begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> Asked:
-        asked = Asked(next(self._numbers), root, statement[:_LONGEST], cancel)
+    def begin(self, root: Path, statement: str, cancel: Callable[[], None]) -> StatementRun:
+        asked = StatementRun(next(self._numbers), root, statement[:_LONGEST], cancel)
         with self._lock:
             self._running[asked.id] = asked
         return asked
 
-    def end(self, asked: Asked, error: BaseException | None, stats: Stats) -> None:
+    def end(self, asked: StatementRun, error: BaseException | None, stats: Stats) -> None:
         with self._lock:
             if self._running.pop(asked.id, None) is None:
                 return
@@ -69,7 +69,7 @@ class Queries:
             asked.error = "" if error is None else (str(error) or type(error).__name__).split("\n")[0]
             self._ended.setdefault(asked.root, deque(maxlen=KEPT)).append(asked)
 
-    def of(self, root: Path) -> list[Asked]:
+    def of(self, root: Path) -> list[StatementRun]:
         """Those of a warehouse, the oldest first."""
         with self._lock:
             mine = [*self._ended.get(root, ()), *(asked for asked in self._running.values() if asked.root == root)]

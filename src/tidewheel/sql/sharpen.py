@@ -12,8 +12,8 @@ from typing import Any
 
 from tidewheel.duck import nodes
 from tidewheel.duck.nodes import Node
-from tidewheel.sql.folding import Folder
-from tidewheel.sql.implied import Finder
+from tidewheel.sql.folding import ConstantFolder
+from tidewheel.sql.implied import ImpliedFinder
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.scopes import Scope, TableFacts, Tables
 from tidewheel.sql.small import Joined, Read, Small, conjuncts
@@ -47,7 +47,9 @@ class _Sharpening:
         scope = Scope(list(inside.relations(source)), frozenset(_merged(source)) if inner else frozenset())
         small = Small(inside, self._read)
         joined = Joined(scope, small, [*conjuncts(condition), *_on(source)] if inner else [])
-        finder = Finder(scope, Folder(self._parameters, self._at, small.scalar, scope.knows), small.values, joined.values, small.exists)
+        finder = ImpliedFinder(
+            scope, ConstantFolder(self._parameters, self._at, small.scalar, scope.knows), small.values, joined.values, small.exists
+        )
         if condition is not None:
             changed["where_clause"] = self._within(finder.sharpened(condition), inside, depth)
         changed["from_table"] = self._source(source, finder, inside, depth)
@@ -85,7 +87,7 @@ class _Sharpening:
                 changed[name] = made
         return node | changed if changed else node
 
-    def _source(self, source: Node, finder: Finder, tables: Tables, depth: int) -> Node:
+    def _source(self, source: Node, finder: ImpliedFinder, tables: Tables, depth: int) -> Node:
         """What stands in a FROM."""
         changed: Node = {}
         match source:
@@ -137,7 +139,7 @@ def _on(source: Node) -> Iterator[Node]:
         yield from _on(source["right"])
 
 
-def _using(source: Node, finder: Finder) -> list[Node]:
+def _using(source: Node, finder: ImpliedFinder) -> list[Node]:
     """What the columns of USING imply: each is a comparison of two tables."""
     if source.get("type") != "JOIN":
         return []

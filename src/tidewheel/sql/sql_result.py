@@ -17,10 +17,10 @@ import pyarrow as pa
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.asking import Asking, Used
-from tidewheel.sql.execution import Inputs, Reading
+from tidewheel.sql.execution import Inputs, StatementReading
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.statement_result import StatementResult
-from tidewheel.sql.table_scan import Scan
+from tidewheel.sql.table_scan import TableScan
 
 
 class Text(NamedTuple):
@@ -30,7 +30,7 @@ class Text(NamedTuple):
     run: str
 
 
-Makes = Callable[[Inputs, Limits, Cancellable, Used], Reading | ApartReading]
+Makes = Callable[[Inputs, Limits, Cancellable, Used], StatementReading | ApartReading]
 """Makes a reading of these tables within these limits, of which so much is used up."""
 
 
@@ -45,7 +45,7 @@ class _Life:
 class _Run:
     """A statement that is bound, and perhaps begun."""
 
-    reading: Reading | ApartReading
+    reading: StatementReading | ApartReading
     begun: bool = False
 
 
@@ -62,9 +62,9 @@ class SqlResult(StatementResult):
         self._text = text
         self._parameters = parameters
         self._schema: pa.Schema | None = None
-        self._scans: list[Scan] = []
+        self._scans: list[TableScan] = []
         self._lock = threading.Lock()
-        self._readings: set[Reading | ApartReading] = set()
+        self._readings: set[StatementReading | ApartReading] = set()
         self._used = asking.used
         self._ready: _Run | None = None
         self._ready = self._bind(self._life)
@@ -87,7 +87,7 @@ class SqlResult(StatementResult):
             self._readings.add(reading)
         return _Run(reading)
 
-    def _begin(self, of: Cancellable | None) -> Reading | ApartReading:
+    def _begin(self, of: Cancellable | None) -> StatementReading | ApartReading:
         """A run whose first rows are on their way. The caller ends it."""
         run = None
         if of is None:
@@ -102,7 +102,7 @@ class SqlResult(StatementResult):
             raise
         return run.reading
 
-    def _end(self, reading: Reading | ApartReading) -> None:
+    def _end(self, reading: StatementReading | ApartReading) -> None:
         with self._lock:
             self._readings.discard(reading)
         reading.close()
@@ -126,7 +126,7 @@ class SqlResult(StatementResult):
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
         watch = Watch(Limits(NEVER, self._limits.rows, self._limits.bytes), self._life if of is None else of)
-        reading: Reading | ApartReading | None = None
+        reading: StatementReading | ApartReading | None = None
         with self._in_system_queries():
             try:
                 reading = self._begin(of)
@@ -163,7 +163,7 @@ class SqlResult(StatementResult):
     # ---- what is known about it -------------------------------------------------------------------------
 
     @property
-    def scans(self) -> list[Scan]:
+    def scans(self) -> list[TableScan]:
         """What was read of tables, when it was last read to its end; `EXPLAIN` tells it before."""
         return self._scans
 

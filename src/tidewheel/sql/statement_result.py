@@ -16,7 +16,7 @@ from tidewheel.read.limits import Cancellable
 from tidewheel.read.plan_text import plan_text
 from tidewheel.read.result import Result
 from tidewheel.sql.queries import queries
-from tidewheel.sql.table_scan import Scan, total
+from tidewheel.sql.table_scan import TableScan, total
 
 _COSTS = ("regions_considered", "regions_read", "leaves_read", "leaves_skipped", "rows_scanned")
 
@@ -30,7 +30,7 @@ class StatementResult(Result):
         self._root = root
         self._written = written
         self._rows: int | None = None
-        self.before: Sequence[Scan] = ()
+        self.before: Sequence[TableScan] = ()
         """What was read of tables before it was asked."""
         self.is_listed = True
         """Whether readings of it are told of in system.queries; not if it is a part of another statement, which is."""
@@ -39,7 +39,7 @@ class StatementResult(Result):
 
     @property
     @abstractmethod
-    def scans(self) -> list[Scan]:
+    def scans(self) -> list[TableScan]:
         """What is read of tables, as far as it is known."""
 
     @property
@@ -70,7 +70,7 @@ class StatementResult(Result):
         """While it is read: it is told of in system.queries, and can be cancelled by its number there."""
         return queries.running(self._root, self._written, self.cancel, self.stats) if self.is_listed else nullcontext()
 
-    def _costs(self, scans: list[Scan]) -> None:
+    def _costs(self, scans: list[TableScan]) -> None:
         """Put what scans cost into the stats. The same object says more then: plans point to it."""
         cost = total([scan.stats for scan in (*self.before, *scans)])
         for name in _COSTS:

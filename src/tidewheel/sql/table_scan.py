@@ -20,7 +20,7 @@ Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Which rows of a batch to keep: those where it is true."""
 
 
-class Scan:
+class TableScan:
     """Planned when it is made: `plans` and `stats` say how. Read once, by one thread."""
 
     def __init__(

@@ -19,7 +19,7 @@ from tidewheel.errors import InputError, TidewheelError
 from tidewheel.surfaces.arguments import Commands, name_list
 
 if TYPE_CHECKING:
-    from tidewheel.spark.ingestion import Request, Stream
+    from tidewheel.spark.ingestion import IngestRequest, Stream
     from tidewheel.surfaces.progress_view import View
 
 PATIENCE = 60.0
@@ -117,11 +117,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _watch(spark: Any, stream: Stream, view: View, ended: threading.Event) -> None:
-    from tidewheel.spark.sources.stream_watch import Counters, Watch
+    from tidewheel.spark.sources.stream_watch import Counters, StreamWatch
 
     with Counters(stream.place) as counters:
         query = stream.start(spark)
-        watch = Watch(query, counters)
+        watch = StreamWatch(query, counters)
         with view.live(watch):
             while query.isActive and not ended.is_set():
                 ended.wait(view.pause)
@@ -179,22 +179,22 @@ def why(text: str) -> str:
     return lines[0].partition("terminated with exception: ")[2] or lines[0] if lines else "no reason was given"
 
 
-def _wait(ended: threading.Event, request: Request, view: View) -> None:
+def _wait(ended: threading.Event, request: IngestRequest, view: View) -> None:
     view.waiting(request.source)
     if ended.is_set():
         raise KeyboardInterrupt
 
 
-def _request(options: argparse.Namespace) -> Request:
+def _request(options: argparse.Namespace) -> IngestRequest:
     with _installed():
-        from tidewheel.spark.ingestion import Request
+        from tidewheel.spark.ingestion import IngestRequest
     if options.once and options.trigger not in (None, "once"):
         raise InputError("--once reads what is there and ends, so there is no time between batches: leave out --trigger")
     rules = {
         "payload": options.payload, "time_format": options.time_format, "columns": options.columns, "delimiter": options.delimiter,
         "nulls": options.null, "extra": options.extra, "avro_schema": options.avro_schema and _text(options.avro_schema),
     }  # fmt: skip
-    return Request(
+    return IngestRequest(
         options.source, str(Path(options.warehouse) / options.table), options.time, options.key, options.partition, options.meta,
         options.start, "once" if options.once else options.trigger, options.checkpoint, options.name, dict(options.option), rules,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from tidewheel.terminal import LINE_EVERY, Board, facts_grid, facts_line
 
 if TYPE_CHECKING:
     from tidewheel.spark.ingestion import Stream
-    from tidewheel.spark.sources.stream_watch import Seen, Watch
+    from tidewheel.spark.sources.stream_watch import Seen, StreamWatch
 
 
 class View:
@@ -22,7 +22,7 @@ class View:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._board: Board | None = None
-        self._watch: Watch | None = None
+        self._watch: StreamWatch | None = None
         self._told = (0, 0)
         """Rows and rejected records, of the last line."""
         self._told_to_wait = False
@@ -57,7 +57,7 @@ class View:
         self.say(f"Streaming {stream.source.address} into {stream.place.table!r}. Ctrl-C ends it; the same command goes on where it was.")
 
     @contextmanager
-    def live(self, watch: Watch) -> Iterator[None]:
+    def live(self, watch: StreamWatch) -> Iterator[None]:
         self._watch = watch
         with Board(self._console, LINE_EVERY, leaves=True) as self._board:
             self.show()

@@ -27,7 +27,7 @@ _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": 86_400 * 10**9}
 
 
 @dataclass(slots=True)
-class Stored:
+class OracleRow:
     """One row, the generation that brought it and the one that took it away."""
 
     values: dict[str, Any]
@@ -42,7 +42,7 @@ class OracleTable:
     schema: pa.Schema
     time: str | Epoch
     key: str | KeyRule
-    rows: list[Stored] = field(default_factory=list)
+    rows: list[OracleRow] = field(default_factory=list)
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class OracleTable:
         """Returns the oracle's generation after it."""
         self.generation += 1
         for values in rows_of(data):
-            self.rows.append(Stored(values, self._key_of(values), values[self.time_column], self.generation))
+            self.rows.append(OracleRow(values, self._key_of(values), values[self.time_column], self.generation))
         return self.generation
 
     def replace(self, data: pa.RecordBatch | pa.Table, time: tuple[Any, Any]) -> int:

@@ -104,7 +104,7 @@ def table_cases(draw: st.DrawFn, keys: Sequence[pa.DataType] = KEY_TYPES, payloa
 
 
 @dataclass
-class Stream:
+class BatchStream:
     """Batches for one table, in rising time unless asked for otherwise. Remembers keys, so that some come again."""
 
     case: TableCase

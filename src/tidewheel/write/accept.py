@@ -27,9 +27,9 @@ from tidewheel.errors import BadRowsError, InputError
 from tidewheel.model.arrays import named_as
 from tidewheel.model.pieces import Shape
 from tidewheel.model.schema import TableSpec, nearest
-from tidewheel.write.arrow_input import MOST_ROWS, Columns, by_name, to_batches
+from tidewheel.write.arrow_input import MOST_ROWS, InputColumns, by_name, to_batches
 from tidewheel.write.casts import NeverFits, fit
-from tidewheel.write.soundness import Look, as_bytes, readable
+from tidewheel.write.soundness import SoundnessCheck, as_bytes, readable
 
 Refuse = Callable[[pa.RecordBatch], "tuple[np.ndarray[Any, Any], str] | None"]
 
@@ -65,7 +65,7 @@ class _Problem:
     one: str
     many: str
     rows: np.ndarray[Any, Any]  # positions in the part
-    part: Columns
+    part: InputColumns
     start: int
 
 
@@ -87,7 +87,7 @@ class Acceptor:
         }  # fmt: skip
         # (column, whether its null count tells all: nulls may hide in a dictionary's values)
         self._checks = tuple((i, _plain(spec.schema.field(i).type)) for i in self._required)
-        self._look = Look(spec.schema)
+        self._look = SoundnessCheck(spec.schema)
 
     def accept(self, data: Any, on_bad: str = "error") -> Accepted:
         """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart.
@@ -121,7 +121,7 @@ class Acceptor:
         rejected = [r for p in problems for r in _rejected(p)]
         return Accepted(batches, sorted(rejected, key=lambda r: r.position))
 
-    def typed(self, part: Columns) -> pa.RecordBatch | None:
+    def typed(self, part: InputColumns) -> pa.RecordBatch | None:
         """The rows of a part as the table has them, or None if one of them does not fit: `accept` says which and why."""
         try:
             batch, problems = self._typed(part, 0, 1)
@@ -158,7 +158,7 @@ class Acceptor:
                 return False
         return self._refuse(batch) is None
 
-    def _check_names(self, part: Columns) -> None:
+    def _check_names(self, part: InputColumns) -> None:
         """Raise if the input as a whole has the wrong columns."""
         known = self._schema.names
         missing = [n for n in known if n not in part.columns and self._schema.get_field_index(n) in self._required]
@@ -174,7 +174,7 @@ class Acceptor:
         message = f"table {self.spec.name!r}: {' '.join(said)} Columns: {', '.join(known)}"
         raise BadRowsError(message, table=self.spec.name, column=(unknown or missing)[0])
 
-    def _typed(self, part: Columns, start: int, limit: int) -> tuple[pa.RecordBatch, list[_Problem]]:
+    def _typed(self, part: InputColumns, start: int, limit: int) -> tuple[pa.RecordBatch, list[_Problem]]:
         """The part's good rows in the table's schema, and its bad ones: each row counts for the first reason that applies.
 
         `limit` as in `fit`; without one, also dicts that lack a column or have one too many are judged one by one. Whatever has columns of

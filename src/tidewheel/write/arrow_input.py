@@ -28,7 +28,7 @@ ACCEPTED = "a pyarrow Table, RecordBatch or reader, a pandas or polars DataFrame
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class InputColumns:
     """Columns of one length by name; a list holds Python values whose Arrow type only the table can tell."""
 
     rows: int
@@ -37,7 +37,7 @@ class Columns:
     """Columns that have text that is not UTF-8, in some rows."""
 
 
-def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     """The rows of any accepted input, in order. Memory that its owner may still change is copied, Arrow memory is not."""
     module = type(data).__module__.partition(".")[0]
     try:
@@ -47,7 +47,7 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
             return _table(data, spec)
         if isinstance(data, (list, tuple)):
             return _dicts(data, spec)
-        if isinstance(data, Columns):
+        if isinstance(data, InputColumns):
             return [data] if data.rows else []
         if isinstance(data, np.ndarray):
             return _structured(data)
@@ -69,7 +69,7 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
     raise InputError(f"table {spec.name!r} takes {ACCEPTED}, not {type(data).__name__}.{hint}")
 
 
-def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     unreadable = unreadable_text(batch, spec.name)
     batch = settled_rows(batch)
     if batch.num_rows <= MOST_ROWS:
@@ -77,7 +77,7 @@ def _pieces(batch: pa.RecordBatch, spec: TableSpec) -> list[pa.RecordBatch | Col
     return _named([batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)], unreadable, spec)
 
 
-def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def _table(table: pa.Table, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     unreadable = unreadable_text(table, spec.name)
     table = _settled_table(table)
     chunks = max((c.num_chunks for c in table.columns), default=0)
@@ -92,21 +92,21 @@ def _settled_table(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(map(settled_rows, table.to_batches()), table.schema) if may_hide(table.schema) else table
 
 
-def _named(batches: list[pa.RecordBatch], unreadable: frozenset[str], spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def _named(batches: list[pa.RecordBatch], unreadable: frozenset[str], spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     """Sound batches as they are, others by their columns."""
     return [by_name(batch, spec, unreadable) for batch in batches] if unreadable else batches
 
 
-def by_name(batch: pa.RecordBatch, spec: TableSpec, unreadable: frozenset[str] = frozenset()) -> Columns:
+def by_name(batch: pa.RecordBatch, spec: TableSpec, unreadable: frozenset[str] = frozenset()) -> InputColumns:
     """A batch as columns, none of them twice."""
     names = batch.schema.names
     if len(set(names)) < len(names):
         twice = next(n for i, n in enumerate(names) if n in names[:i])
         raise BadRowsError(f"table {spec.name!r}: column {twice!r} appears twice in the input", table=spec.name, column=twice)
-    return Columns(batch.num_rows, dict(zip(names, batch.columns, strict=True)), unreadable)
+    return InputColumns(batch.num_rows, dict(zip(names, batch.columns, strict=True)), unreadable)
 
 
-def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             message = f"table {spec.name!r}: row {i} is a {type(row).__name__}, but every row of a list is a dict of columns and values"
@@ -114,10 +114,10 @@ def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.Record
     if not rows:
         return []
     names = dict.fromkeys(chain.from_iterable(rows))
-    return [Columns(len(rows), {str(name): [row.get(name) for row in rows] for name in names})]
+    return [InputColumns(len(rows), {str(name): [row.get(name) for row in rows] for name in names})]
 
 
-def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
+def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     columns: dict[str, Any] = {}
     foreign: dict[str, pa.Array] = {}
     for i, name in enumerate(map(str, frame.columns)):
@@ -137,10 +137,10 @@ def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | Columns]:
         unreadable = unreadable_text(given, spec.name)
         columns |= dict(zip(foreign, _settled_table(given).columns, strict=True))
     columns = {name: one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for name, one in columns.items()}
-    return [Columns(len(frame), columns, unreadable)] if len(frame) else []
+    return [InputColumns(len(frame), columns, unreadable)] if len(frame) else []
 
 
-def _structured(data: np.ndarray[Any, Any]) -> list[pa.RecordBatch | Columns]:
+def _structured(data: np.ndarray[Any, Any]) -> list[pa.RecordBatch | InputColumns]:
     if data.dtype.names is None or data.ndim != 1:
         raise InputError("a NumPy array of rows is one-dimensional and structured (its dtype has field names)")
     columns: dict[str, Any] = {}
@@ -150,4 +150,4 @@ def _structured(data: np.ndarray[Any, Any]) -> list[pa.RecordBatch | Columns]:
             columns[name] = pa.array(values)
         except UNFIT:
             columns[name] = values.tolist()
-    return [Columns(len(data), columns)] if len(data) else []
+    return [InputColumns(len(data), columns)] if len(data) else []

@@ -124,7 +124,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class LogDamage:
     """Where a segment stops making sense."""
 
     offset: int
@@ -137,14 +137,14 @@ class Damage:
 class Segment:
     head: Head | None
     records: list[Record] = field(default_factory=list)
-    damage: Damage | None = None
+    damage: LogDamage | None = None
 
 
 def read_segment(buffer: pa.Buffer, widths: Sequence[int] = ()) -> Segment:
     """All records up to the first that is damaged. `widths`: bytes per value of the table's columns, if all are fixed."""
     head, at, what = _read_head(buffer)
     if head is None:
-        return Segment(None, damage=Damage(0, what, buffer.size < at))
+        return Segment(None, damage=LogDamage(0, what, buffer.size < at))
     segment = Segment(head)
     sequence = head.first
     while at < buffer.size:
@@ -153,7 +153,7 @@ def read_segment(buffer: pa.Buffer, widths: Sequence[int] = ()) -> Segment:
             what = f"record {record.sequence} of epoch {record.epoch} where {sequence} of {head.epoch} belongs"
             record = None
         if record is None:
-            segment.damage = Damage(at, what, ends)
+            segment.damage = LogDamage(at, what, ends)
             break
         segment.records.append(record)
         at, sequence = record.end, sequence + 1

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidewheel.chunk import names
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.records import Coverage, TableRecord
-from tidewheel.write.log_format import Damage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
+from tidewheel.write.log_format import LogDamage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
 
 OR_SKIP = (
     "Acknowledged rows may be missing. Restore the warehouse from a backup, or open it with "
@@ -184,7 +184,7 @@ class _Reader:
                 self.contents.batches.append(tuple(self.group))
                 self.group = []
 
-    def _goes_on(self, one: _Found, damage: Damage, later: list[_Found]) -> bool:
+    def _goes_on(self, one: _Found, damage: LogDamage, later: list[_Found]) -> bool:
         """Decide what some damage means: go on with the next segment (True), or cut off all behind it (False)."""
         head, number = one.segment.head, self.expected if self.expected is not None else 0
         heads = [other.segment.head for other in later]
@@ -218,7 +218,7 @@ class _Reader:
         self.contents.damaged.append(name)
         self.group = []
 
-    def _salvage(self, one: _Found, damage: Damage) -> None:
+    def _salvage(self, one: _Found, damage: LogDamage) -> None:
         """The whole records behind some damage."""
         at = damage.offset
         epoch = names.segment_of(one.name)[1]  # type: ignore[index]

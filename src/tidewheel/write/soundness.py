@@ -34,7 +34,7 @@ def is_sound(data: pa.RecordBatch | pa.Table) -> bool:
     return all(map(_starts_inside, data.columns))
 
 
-class Look:
+class SoundnessCheck:
     """`is_sound` for batches of one schema, in as little time as can be: numbers cost nothing, and text is looked at by a kernel."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -21,9 +21,9 @@ import tidewheel as tw
 from tidewheel.errors import ExistsError, TidewheelError
 from tidewheel.programs.demo.carriers import Carrier, SparkCarrier, ThreadCarrier
 from tidewheel.programs.demo.children import Child
-from tidewheel.programs.demo.numbers import Moment, Numbers, Request, Sent
+from tidewheel.programs.demo.numbers import DemoRequest, Moment, Numbers, Sent
 from tidewheel.programs.demo.summary import next_steps, prove, sentences, verdict
-from tidewheel.programs.demo.view import Screen
+from tidewheel.programs.demo.view import DemoScreen
 from tidewheel.programs.fleet import BEIJING, SCHEMA
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _READY = 180.0  # seconds until the first row has to be there; on a busy machine
 _STUCK = 60.0  # seconds without any progress after which rows that are missing are not waited for
 
 
-def run(request: Request, console: Console | None = None) -> int:
+def run(request: DemoRequest, console: Console | None = None) -> int:
     """Run the demo to its end, to Ctrl-C, or to the first error; return the exit code."""
     console = console or Console(highlight=False)
     if request.keep is not None and request.keep.exists() and (not request.keep.is_dir() or any(request.keep.iterdir())):
@@ -49,7 +49,7 @@ def run(request: Request, console: Console | None = None) -> int:
         taxi = stack.enter_context(tw.open(root, settings=SETTINGS)).create_table(
             "taxi", SCHEMA, time="ts", key=tw.zorder("lon", "lat", bounds=BEIJING)
         )
-        demo = Demo(request, Screen(console, request), taxi)
+        demo = Demo(request, DemoScreen(console, request), taxi)
         demo.sender = stack.enter_context(
             Child("tidewheel.programs.demo.sender", _orders(request, folder=arrivals, rate=request.rows_per_second), demo.fleet_said)
         )
@@ -72,7 +72,7 @@ class Demo:
     watcher: Child
     carrier: Carrier
 
-    def __init__(self, request: Request, screen: Screen, taxi: Table) -> None:
+    def __init__(self, request: DemoRequest, screen: DemoScreen, taxi: Table) -> None:
         self.numbers = Numbers()
         self._request = request
         self._screen = screen
@@ -169,7 +169,7 @@ def _ctrl_c() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _orders(request: Request, **more: object) -> dict[str, object]:
+def _orders(request: DemoRequest, **more: object) -> dict[str, object]:
     return {"seed": request.seed} | {name: str(value) if isinstance(value, Path) else value for name, value in more.items()}
 
 

@@ -20,7 +20,7 @@ _RATE_OVER = 3.0  # seconds: long enough for the gaps between Spark's batches no
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DemoRequest:
     """The options of the command line."""
 
     seconds: float = 45.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidewheel.programs.demo.children import Parent
 from tidewheel.programs.demo.numbers import Sent
-from tidewheel.programs.fleet import Delivery, Fleet
+from tidewheel.programs.fleet import Fleet, FleetMessages
 
 TICK = 0.2
 """Seconds between two files: a report waits half of it on average."""
@@ -30,7 +30,7 @@ def main() -> None:
     )  # fmt: skip
     sent = Sent(start=fleet.start)
 
-    def send(delivery: Delivery) -> None:
+    def send(delivery: FleetMessages) -> None:
         nonlocal sent
         deliver(folder, sent.files, delivery)
         sent = replace(
@@ -56,7 +56,7 @@ def main() -> None:
             made += rows
 
 
-def deliver(folder: Path, number: int, delivery: Delivery) -> None:
+def deliver(folder: Path, number: int, delivery: FleetMessages) -> None:
     """Spark sees a file when it is whole: until then its name begins with a dot."""
     name = f"reports-{number:06d}.jsonl"
     draft = folder / f".{name}"

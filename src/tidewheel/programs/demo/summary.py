@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tidewheel.model.figures import counted, size
-from tidewheel.programs.demo.numbers import Numbers, Request, Sent
+from tidewheel.programs.demo.numbers import DemoRequest, Numbers, Sent
 from tidewheel.programs.demo.sender import PERIOD, taxis
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class DemoFindings:
     """Findings of the queries at the end."""
 
     found: int
@@ -43,7 +43,7 @@ class Proof:
         )
 
 
-def prove(taxi: Table, sent: Sent) -> Proof:
+def prove(taxi: Table, sent: Sent) -> DemoFindings:
     """Count by queries, not by what was counted on the way."""
     counts = taxi.query(aggregate={"found": "count(*)", "different": "count(DISTINCT report)"}).to_arrow().to_pylist()[0]
     late = taxi.query(time=(None, sent.start - 1), aggregate={"late": "count(*)"}).to_arrow().to_pylist()[0]["late"]
@@ -54,10 +54,10 @@ def prove(taxi: Table, sent: Sent) -> Proof:
             some = rejects.filter(pc.equal(rejects["column"], column))
             example = some["reason"][0].as_py()
             reasons.append((some.num_rows, f"{column}: {example}" if column else f"a message {example}"))
-    return Proof(counts["found"], counts["different"], late, rejects.num_rows, tuple(sorted(reasons, reverse=True)))
+    return DemoFindings(counts["found"], counts["different"], late, rejects.num_rows, tuple(sorted(reasons, reverse=True)))
 
 
-def verdict(sent: Sent, proof: Proof) -> str:
+def verdict(sent: Sent, proof: DemoFindings) -> str:
     if proof.whole(sent):
         return f"Every report is there once: {sent.reports:,} sent = {proof.found:,} found + {proof.rejected:,} rejected."
     return (
@@ -66,7 +66,9 @@ def verdict(sent: Sent, proof: Proof) -> str:
     )
 
 
-def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, before: TableState, after: TableState) -> list[str]:
+def sentences(
+    request: DemoRequest, numbers: Numbers, proof: DemoFindings, batches: int, before: TableState, after: TableState
+) -> list[str]:
     """The observations in plain words. `before` and `after` are the table's states around the last flush."""
     sent = numbers.sent
     lag, lag99 = numbers.lag()
@@ -106,7 +108,7 @@ def sentences(request: Request, numbers: Numbers, proof: Proof, batches: int, be
     return say
 
 
-def next_steps(request: Request) -> list[str]:
+def next_steps(request: DemoRequest) -> list[str]:
     """Three commands. Without a warehouse that was kept, the first makes one."""
     root = str(request.keep or "demo-data")
     tidewheel, python = programs()

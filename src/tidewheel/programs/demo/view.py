@@ -17,17 +17,17 @@ from rich.text import Text
 
 from tidewheel import terminal
 from tidewheel.model.figures import amount, counted
-from tidewheel.programs.demo.numbers import Numbers, Request
+from tidewheel.programs.demo.numbers import DemoRequest, Numbers
 from tidewheel.terminal import Board, facts_line
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDE = 24  # characters of a bar, and seconds that a sparkline shows
 
 
-class Screen:
+class DemoScreen:
     """Used by the main thread only. A context manager, while the numbers are shown."""
 
-    def __init__(self, console: Console, request: Request) -> None:
+    def __init__(self, console: Console, request: DemoRequest) -> None:
         self._console = console
         self._request = request
         self._board = Board(console, 2.0 if request.seconds < 15 else 5.0, at_once=True)
@@ -39,9 +39,9 @@ class Screen:
         terminal.point(self._console, text)
 
     @contextmanager
-    def waiting(self) -> Iterator[Wait]:
+    def waiting(self) -> Iterator[WaitDisplay]:
         """While something gets ready: what it is, and for how long already."""
-        wait = Wait(None if self._console.is_terminal else self._console)
+        wait = WaitDisplay(None if self._console.is_terminal else self._console)
         if not self._console.is_terminal:
             yield wait
             return
@@ -54,7 +54,7 @@ class Screen:
             picture = partial(panel, self._request, numbers, note, self._console.options.ascii_only)
             self._board.show(picture, partial(line, self._request, numbers), numbers.now.seconds)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> DemoScreen:
         self._board.__enter__()
         return self
 
@@ -62,7 +62,7 @@ class Screen:
         self._board.__exit__(kind, error, trace)
 
 
-class Wait:
+class WaitDisplay:
     """The display of a wait. `doing` may be called by any thread; without a terminal it prints a line each time."""
 
     def __init__(self, plain: Console | None) -> None:
@@ -81,7 +81,7 @@ class Wait:
         return self._spinner
 
 
-def line(request: Request, numbers: Numbers) -> str:
+def line(request: DemoRequest, numbers: Numbers) -> str:
     """All of it in one line, for logs."""
     now = numbers.now
     assert now is not None
@@ -102,7 +102,7 @@ def line(request: Request, numbers: Numbers) -> str:
     return facts_line(facts.items())
 
 
-def panel(request: Request, numbers: Numbers, note: str = "", ascii_only: bool = False) -> RenderableType:
+def panel(request: DemoRequest, numbers: Numbers, note: str = "", ascii_only: bool = False) -> RenderableType:
     """All of it as a picture."""
     now = numbers.now
     if now is None:
@@ -146,7 +146,7 @@ def panel(request: Request, numbers: Numbers, note: str = "", ascii_only: bool =
     )
 
 
-def flow(request: Request) -> Text:
+def flow(request: DemoRequest) -> Text:
     """The way of a row."""
     stations = ["taxis", "JSON files", "Spark" if request.spark else "insert", "warehouse"]
     return Text(" → ").join(Text(station, "bold") for station in stations) + Text(" ← ") + Text("queries of another process", "bold")

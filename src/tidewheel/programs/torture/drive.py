@@ -22,9 +22,21 @@ from pathlib import Path
 
 import numpy as np
 
-from tidewheel.programs.torture.journal import Acknowledged, Asked, Event, Failed, Follower, Opened, Opening, Proof, Ready, Verified, Wrong
+from tidewheel.programs.torture.journal import (
+    Acknowledged,
+    Compared,
+    Contradicted,
+    Event,
+    Failed,
+    Follower,
+    Opening,
+    Proof,
+    Ready,
+    Recovered,
+    Verified,
+)
 from tidewheel.programs.torture.ledger import Ledger
-from tidewheel.programs.torture.victim import Plan
+from tidewheel.programs.torture.victim import VictimOrders
 
 _LOOK = 0.005  # seconds between two looks at the journal
 _PATIENCE = 120.0  # seconds after which an ingest that does not come up is taken to hang
@@ -32,7 +44,7 @@ _ENOUGH = 1_000_000  # acknowledged rows after which the next warehouse begins
 
 # A kill comes at most so many seconds after this event; 0 is about the time that recovery takes.
 _MOMENTS: tuple[tuple[type[Event], float], ...] = (
-    (Opening, 0.0), (Opened, 0.3), (Ready, 0.1), (Acknowledged, 0.1), (Acknowledged, 0.5), (Acknowledged, 1.5),
+    (Opening, 0.0), (Recovered, 0.3), (Ready, 0.1), (Acknowledged, 0.1), (Acknowledged, 0.5), (Acknowledged, 1.5),
 )  # fmt: skip
 _CHANCES = (0.25, 0.05, 0.1, 0.2, 0.2, 0.2)
 _CHUNKS = (64 * 1024, 256 * 1024, 1024 * 1024)  # bytes
@@ -40,7 +52,7 @@ _LOG = "ingest.log"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TortureRequest:
     """The options of the command line."""
 
     seconds: float = 60.0
@@ -97,7 +109,7 @@ def _counts(ledger: Ledger) -> Counter[str]:
 class Torturer:
     """Runs in one thread. `stop` may be set by any other: the ingest is then killed at once, and what is there verified."""
 
-    def __init__(self, request: Request, folder: Path, progress: Progress, stop: threading.Event) -> None:
+    def __init__(self, request: TortureRequest, folder: Path, progress: Progress, stop: threading.Event) -> None:
         self._request = request
         self._folder = folder
         self._progress = progress
@@ -114,18 +126,18 @@ class Torturer:
 
     def _run(self, ingests: _Ingests) -> None:
         progress, request = self._progress, self._request
-        plan = self._next_warehouse()
+        orders = self._next_warehouse()
         while progress.whole and not self._stop.is_set() and progress.seconds < request.seconds and progress.kills < request.kills:
             if progress.ledger.rows > _ENOUGH:
-                if not self._finish(ingests, plan):
+                if not self._finish(ingests, orders):
                     return
-                shutil.rmtree(plan.folder)
-                plan = self._next_warehouse()
-            self._kill_once(ingests, plan)
+                shutil.rmtree(orders.folder)
+                orders = self._next_warehouse()
+            self._kill_once(ingests, orders)
         if progress.whole:
-            self._finish(ingests, plan)
+            self._finish(ingests, orders)
 
-    def _next_warehouse(self) -> Plan:
+    def _next_warehouse(self) -> VictimOrders:
         """A new warehouse with a new journal, and other rows."""
         progress, request = self._progress, self._request
         progress.past, progress.ledger = progress.counts(), Ledger()
@@ -134,17 +146,17 @@ class Torturer:
         folder.mkdir(parents=True)
         seed = request.seed * 1000 + progress.warehouses
         chunk_bytes = _CHUNKS[seed % len(_CHUNKS)]
-        plan = Plan(str(folder), seed, request.durability, request.streams, request.servers, chunk_bytes)
-        self._follower, self._killed = Follower(plan.journal), False
-        return plan
+        orders = VictimOrders(str(folder), seed, request.durability, request.streams, request.servers, chunk_bytes)
+        self._follower, self._killed = Follower(orders.journal), False
+        return orders
 
-    def _kill_once(self, ingests: _Ingests, plan: Plan) -> None:
+    def _kill_once(self, ingests: _Ingests, orders: VictimOrders) -> None:
         """One life of the ingest. When it ends is drawn before it starts."""
         progress = self._progress
         rng = np.random.default_rng([self._request.seed, progress.kills, 6])
         after, longest = _MOMENTS[int(rng.choice(len(_MOMENTS), p=_CHANCES))]
         delay = float(rng.random()) * (longest or 1.5 * progress.recovery_times()[0])
-        with ingests.run(plan) as process:
+        with ingests.run(orders) as process:
             if self._wait(process, after):
                 self._stop.wait(delay)
                 process.kill()
@@ -157,9 +169,9 @@ class Torturer:
                 progress.kills += 1
                 progress.kills_in_recovery += self._phase == "opening"
 
-    def _finish(self, ingests: _Ingests, plan: Plan) -> bool:
+    def _finish(self, ingests: _Ingests, orders: VictimOrders) -> bool:
         """Let the ingest verify, close, open and verify again, this time undisturbed; whether all is right."""
-        with ingests.run(replace(plan, last=True)) as process:
+        with ingests.run(replace(orders, last=True)) as process:
             self._wait(process, None)
         return self._progress.whole
 
@@ -204,7 +216,7 @@ class Torturer:
         match event:
             case Opening():
                 self._phase = "opening"
-            case Opened(seconds, recovery):
+            case Recovered(seconds, recovery):
                 self._phase = "verifying"
                 if self._killed:
                     progress.recoveries.append(seconds)
@@ -216,9 +228,9 @@ class Torturer:
                 progress.rows_read += rows
             case Ready():
                 self._phase = "inserting"
-            case Asked(answers):
+            case Compared(answers):
                 progress.answers += answers
-            case Wrong(proof):
+            case Contradicted(proof):
                 progress.proof += proof
             case Failed(error):
                 progress.errors.append(error)
@@ -226,9 +238,9 @@ class Torturer:
 
 
 class _Ingests:
-    """Ingest processes, one after the other. The next one is started early: when it gets its plan, it has loaded its modules.
+    """Ingest processes, one after the other. The next one is started early: when it gets its orders, it has loaded its modules.
 
-    Their standard input is a pipe: the plan comes through it, and its closing ends them, however this process ends.
+    Their standard input is a pipe: their orders come through it, and its closing ends the processes, however this process ends.
     """
 
     def __init__(self, log: Path) -> None:
@@ -242,13 +254,13 @@ class _Ingests:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
     @contextmanager
-    def run(self, plan: Plan) -> Iterator[subprocess.Popen[bytes]]:
-        """An ingest with this plan, which has ended when this is left."""
-        process, self._next = self._next or self._start(), None if plan.last else self._start()
+    def run(self, orders: VictimOrders) -> Iterator[subprocess.Popen[bytes]]:
+        """An ingest with these orders, which has ended when this is left."""
+        process, self._next = self._next or self._start(), None if orders.last else self._start()
         try:
             assert process.stdin is not None
             with suppress(BrokenPipeError):  # it ended by itself, as will be seen
-                process.stdin.write(plan.to_json().encode() + b"\n")
+                process.stdin.write(orders.to_json().encode() + b"\n")
                 process.stdin.flush()
             yield process
         finally:

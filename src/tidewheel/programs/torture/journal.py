@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tidewheel.programs.torture.workload import Batch
+from tidewheel.programs.torture.workload import BatchOutline
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Recovered:
+    """The warehouse is open."""
+
     seconds: float
     recovery: str = ""
     """The warehouse's own words about its recovery."""
@@ -85,7 +87,7 @@ class Ready:
 class Begun:
     """The batch is about to be inserted; it was never journaled before, or it is a package that is tried again."""
 
-    batch: Batch
+    batch: BatchOutline
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +108,14 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Compared:
     """More answers were compared with what they must be."""
 
     answers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class Contradicted:
     """An answer or an acknowledgement was not what it must be."""
 
     proof: Proof
@@ -126,9 +128,9 @@ class Failed:
     error: str
 
 
-Event = Opening | Opened | Verified | Ready | Begun | Acknowledged | Settled | Asked | Wrong | Failed
+Event = Opening | Recovered | Verified | Ready | Begun | Acknowledged | Settled | Compared | Contradicted | Failed
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Opening, Opened, Verified, Ready, Begun, Acknowledged, Settled, Asked, Wrong, Failed)
+    kind.__name__: kind for kind in (Opening, Recovered, Verified, Ready, Begun, Acknowledged, Settled, Compared, Contradicted, Failed)
 }
 
 
@@ -141,7 +143,7 @@ def _event(line: bytes) -> Event | None:
     try:
         kind, values = json.loads(line)
         if "batch" in values:
-            values["batch"] = Batch(**values["batch"])
+            values["batch"] = BatchOutline(**values["batch"])
         if "proof" in values:
             values["proof"] = Proof(**values["proof"] | {"notes": tuple(values["proof"]["notes"])})
         return _KINDS[kind](**values)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidewheel.programs.torture.journal import Acknowledged, Begun, Event, Settled
-from tidewheel.programs.torture.workload import Batch
+from tidewheel.programs.torture.workload import BatchOutline
 
 
 class State(Enum):
@@ -19,8 +19,8 @@ class State(Enum):
 
 
 @dataclass(slots=True)
-class Entry:
-    batch: Batch
+class LedgerEntry:
+    batch: BatchOutline
     state: State = State.DOUBT
     attempts: int = 1
     acknowledged: bool = False
@@ -33,9 +33,9 @@ class Ledger:
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.streams: dict[int, list[Entry]] = {}
+        self.streams: dict[int, list[LedgerEntry]] = {}
         self.slots: dict[int, list[tuple[int, ...]]] = {}
-        self.linkable: dict[int, list[Batch]] = {}
+        self.linkable: dict[int, list[BatchOutline]] = {}
         """Batches whose rows may be pointed at: they are there, and stay."""
         self.batches = 0
         """Batches that were acknowledged."""
@@ -55,7 +55,7 @@ class Ledger:
                     entry = entries[batch.order]
                     entry.state, entry.attempts = State.DOUBT, entry.attempts + 1
                 else:
-                    entries.append(Entry(batch))
+                    entries.append(LedgerEntry(batch))
             case Acknowledged(stream, order):
                 entry = self.streams[stream][order]
                 entry.acknowledged = True
@@ -72,11 +72,11 @@ class Ledger:
             case _:
                 pass
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         for entries in list(self.streams.values()):
             yield from entries[: len(entries)]
 
-    def doubts(self) -> list[Entry]:
+    def doubts(self) -> list[LedgerEntry]:
         return [entries[-1] for entries in self.streams.values() if entries and entries[-1].state is State.DOUBT]
 
     def next_number(self, stream: int) -> int:
@@ -84,14 +84,14 @@ class Ledger:
         entries = self.streams.get(stream)
         return entries[-1].batch.first + entries[-1].batch.rows + entries[-1].batch.bad if entries else 0
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: BatchOutline) -> None:
         self.batches += 1
         self.rows += batch.rows
         self.kinds["packages"] += batch.package
         self.kinds["rejects"] += batch.bad
         self.kinds["replaces"] += batch.replaces
 
-    def _loaded(self, entry: Entry) -> None:
+    def _loaded(self, entry: LedgerEntry) -> None:
         batch, stream = entry.batch, entry.batch.stream
         if not batch.slot:
             self.linkable.setdefault(stream, []).append(batch)
@@ -104,6 +104,6 @@ class Ledger:
         entry.state = State.LOADED
 
 
-def after(content: tuple[int, ...], batch: Batch) -> tuple[int, ...]:
+def after(content: tuple[int, ...], batch: BatchOutline) -> tuple[int, ...]:
     """The contents of a private interval once this batch is there."""
     return (batch.order,) if batch.replaces else (*content, batch.order)

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 
 from tidewheel.errors import ExistsError
 from tidewheel.model.figures import counted
-from tidewheel.programs.torture.drive import Progress, Request, Torturer
+from tidewheel.programs.torture.drive import Progress, Torturer, TortureRequest
 from tidewheel.terminal import Board, facts_grid, facts_line, point, say
 
 _WORDS = {
@@ -32,7 +32,7 @@ _WORDS = {
 }
 
 
-def run(request: Request, console: Console | None = None) -> int:
+def run(request: TortureRequest, console: Console | None = None) -> int:
     """Torture an ingest until the time is over, the kills are done, Ctrl-C, or the first thing wrong; return the exit code."""
     console = console or Console(highlight=False)
     folder = request.keep or Path(tempfile.mkdtemp(prefix="tidewheel-torture-"))
@@ -54,7 +54,7 @@ def run(request: Request, console: Console | None = None) -> int:
     return 0 if progress.whole and progress.proofs else 1
 
 
-def _work(request: Request, folder: Path, progress: Progress, console: Console) -> None:
+def _work(request: TortureRequest, folder: Path, progress: Progress, console: Console) -> None:
     """Draw until the torturer is done. It is done soon after Ctrl-C; the ingest has ended in any case."""
     stop, done = threading.Event(), threading.Event()
     failure: list[BaseException] = []
@@ -79,7 +79,7 @@ def _work(request: Request, folder: Path, progress: Progress, console: Console) 
         raise failure[0]
 
 
-def _show(request: Request, progress: Progress, done: threading.Event, console: Console) -> None:
+def _show(request: TortureRequest, progress: Progress, done: threading.Event, console: Console) -> None:
     """Draw the state until the work is done."""
 
     def line() -> str:
@@ -94,7 +94,7 @@ def _show(request: Request, progress: Progress, done: threading.Event, console: 
                 return
 
 
-def _facts(request: Request, progress: Progress) -> list[tuple[str, str]]:
+def _facts(request: TortureRequest, progress: Progress) -> list[tuple[str, str]]:
     counts = progress.counts()
     median, slowest = progress.recovery_times()
     facts = [
@@ -116,14 +116,14 @@ def _findings(progress: Progress) -> list[tuple[str, int]]:
     return [(_WORDS[name], count) for name, count in progress.proof.counts().items()]
 
 
-def _grid(request: Request, progress: Progress) -> Grid:
+def _grid(request: TortureRequest, progress: Progress) -> Grid:
     grid = facts_grid(_facts(request, progress))
     for name, count in _findings(progress):
         grid.add_row(name, f"{count:,}", style="bold red" if count else "green")
     return grid
 
 
-def _summarise(request: Request, folder: Path, progress: Progress, console: Console) -> None:
+def _summarise(request: TortureRequest, folder: Path, progress: Progress, console: Console) -> None:
     """Say in sentences what was done, and then what was found, with nothing left out."""
     counts = progress.counts()
     median, slowest = progress.recovery_times()
@@ -158,7 +158,7 @@ def _summarise(request: Request, folder: Path, progress: Progress, console: Cons
         console.print(f"The last warehouse and its journal are in {folder}.", markup=False, soft_wrap=True)
 
 
-def again(request: Request) -> str:
+def again(request: TortureRequest) -> str:
     """The command line of a request."""
     kills = [] if request.kills == sys.maxsize else [f"--kills {request.kills}"]
     words = ["tidewheel torture", f"--seconds {request.seconds:g}", *kills, f"--seed {request.seed}", f"--durability {request.durability}"]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.programs.torture.journal import Proof, Settled
-from tidewheel.programs.torture.ledger import Entry, Ledger, State
+from tidewheel.programs.torture.ledger import Ledger, LedgerEntry, State
 from tidewheel.programs.torture.workload import Array, sound
 
 SHOWN = 20  # findings that are put in words
@@ -19,7 +19,7 @@ _NUMBERS = 40  # bits of a row's id that are its number; the others are its stre
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """All rows of a table, as far as the proof needs them, and its rejects."""
 
     ids: Array
@@ -36,7 +36,7 @@ def row_id(stream: int, number: int) -> int:
     return stream << _NUMBERS | number
 
 
-def found(rows: Iterable[pa.RecordBatch], rejects: Iterable[str]) -> Found:
+def found(rows: Iterable[pa.RecordBatch], rejects: Iterable[str]) -> FoundRows:
     """The contents of a table: its batches with all columns, and its rejects' rows as JSON text."""
     ids, previous, good = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, bool)]
     for batch in rows:
@@ -46,17 +46,17 @@ def found(rows: Iterable[pa.RecordBatch], rejects: Iterable[str]) -> Found:
         previous.append(np.where(back < 0, -1, streams | back))
         good.append(sound(batch))
     bad = Counter(row_id(row["stream"], row["number"]) for row in map(json.loads, rejects))
-    return Found(np.concatenate(ids), np.concatenate(previous), np.concatenate(good), bad)
+    return FoundRows(np.concatenate(ids), np.concatenate(previous), np.concatenate(good), bad)
 
 
-def settle(ledger: Ledger, there: Found) -> list[Settled]:
+def settle(ledger: Ledger, there: FoundRows) -> list[Settled]:
     """The fate of the batches in doubt. Only a batch that is there as a whole is loaded."""
     doubts = ledger.doubts()
     present = _present(doubts, np.unique(there.ids)).tolist()
     return [Settled(e.batch.stream, e.batch.order, here == e.batch.rows) for e, here in zip(doubts, present, strict=True)]
 
 
-def verify(ledger: Ledger, there: Found) -> Proof:
+def verify(ledger: Ledger, there: FoundRows) -> Proof:
     """Everything that is wrong with a table of which this is known."""
     entries = list(ledger.entries())
     ids, times = np.unique(there.ids, return_counts=True)
@@ -90,14 +90,14 @@ class _Findings:
         return Proof(**self.counts, notes=tuple(self._notes))
 
 
-def _present(entries: list[Entry], ids: Array) -> Array:
+def _present(entries: list[LedgerEntry], ids: Array) -> Array:
     """The number of different rows of each batch that are there."""
     first = np.array([row_id(e.batch.stream, e.batch.first) for e in entries], np.int64)
     rows = np.array([e.batch.rows for e in entries], np.int64)
     return np.searchsorted(ids, first + rows) - np.searchsorted(ids, first)
 
 
-def _check_batches(entries: list[Entry], present: list[int], ledger: Ledger, findings: _Findings) -> None:
+def _check_batches(entries: list[LedgerEntry], present: list[int], ledger: Ledger, findings: _Findings) -> None:
     """Acknowledged batches are there, batches in doubt as a whole or not at all, and no others."""
     replaced: set[str] = set()
     for entry, here in zip(entries, present, strict=True):
@@ -119,7 +119,7 @@ def _check_batches(entries: list[Entry], present: list[int], ledger: Ledger, fin
             findings.add("unexpected", here, f"{name}: {here} rows are there, and {why}")
 
 
-def _check_links(there: Found, ids: Array, findings: _Findings) -> None:
+def _check_links(there: FoundRows, ids: Array, findings: _Findings) -> None:
     """Every row that another points at is there. This needs no ledger: the rows themselves tell."""
     targets = np.unique(there.previous[there.previous >= 0])
     holes = targets[~np.isin(targets, ids, assume_unique=True)]
@@ -130,7 +130,7 @@ def _check_links(there: Found, ids: Array, findings: _Findings) -> None:
         )
 
 
-def _check_rejects(entries: list[Entry], present: list[int], rejects: Counter[int], findings: _Findings) -> None:
+def _check_rejects(entries: list[LedgerEntry], present: list[int], rejects: Counter[int], findings: _Findings) -> None:
     """The bad rows of a loaded batch are among the rejects, each as often; a package that was tried again may have them again."""
     known = 0
     for entry, here in zip(entries, present, strict=True):

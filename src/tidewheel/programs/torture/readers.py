@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.programs.torture.ledger import Entry, Ledger, State, after
+from tidewheel.programs.torture.ledger import Ledger, LedgerEntry, State, after
 from tidewheel.programs.torture.workload import Array, good_rows, slot, sound
 
 if TYPE_CHECKING:
     from tidewheel.table import Table
 
 
-class Reader:
+class Questioner:
     """One thread's questions. `ask` returns what is wrong with the answer, or nothing."""
 
     def __init__(self, table: Table, ledger: Ledger, seed: int, number: int) -> None:
@@ -27,7 +27,8 @@ class Reader:
         self._ledger = ledger
         self._seed = seed
         self._rng = np.random.default_rng([seed, number, 3])
-        self._questions: tuple[Callable[[Entry], str], ...] = (self._some_keys, self._some_keys, self._slowly, self._count, self._slot)
+        questions = self._some_keys, self._some_keys, self._slowly, self._count, self._slot
+        self._questions: tuple[Callable[[LedgerEntry], str], ...] = questions
 
     def ask(self) -> str:
         """Ask about a batch at random, more often about a new one, in a way chosen at random."""
@@ -40,7 +41,7 @@ class Reader:
         question = self._slot if entry.batch.slot else self._questions[int(self._rng.integers(len(self._questions)))]
         return question(entry)
 
-    def _some_keys(self, entry: Entry) -> str:
+    def _some_keys(self, entry: LedgerEntry) -> str:
         """Rows of the batch in a key interval that begins and ends at keys it has."""
         before, batch = entry.state, entry.batch
         rows = good_rows(self._seed, batch)
@@ -49,21 +50,21 @@ class Reader:
         answer = self._table.query(key=(low, high), time=(batch.time, batch.last)).to_arrow()
         return self._compare(entry, before, answer, numbers[(keys >= low) & (keys <= high)])
 
-    def _slowly(self, entry: Entry) -> str:
+    def _slowly(self, entry: LedgerEntry) -> str:
         """All its rows, read batch by batch: what the result pins is sealed, flushed and committed meanwhile."""
         before, batch = entry.state, entry.batch
         result = self._table.query(time=(batch.time, batch.last))
         answer = pa.Table.from_batches(result, result.schema)
         return self._compare(entry, before, answer, np.arange(batch.first, batch.first + batch.rows))
 
-    def _count(self, entry: Entry) -> str:
+    def _count(self, entry: LedgerEntry) -> str:
         """The number of rows, counted by the engine."""
         before, batch = entry.state, entry.batch
         where = f"stream = {batch.stream} and number between {batch.first} and {batch.first + batch.rows - 1}"
         answer = self._table.query(time=(batch.time, batch.last), where=where, aggregate={"n": "count(*)"}).to_arrow()
         return self._judge(entry, before, answer.column("n")[0].as_py(), batch.rows)
 
-    def _slot(self, entry: Entry) -> str:
+    def _slot(self, entry: LedgerEntry) -> str:
         """Everything in the stream's private interval: one of the contents it had since the question was asked."""
         stream = entry.batch.stream
         since = len(self._ledger.slots.get(stream, [()])) - 1
@@ -82,7 +83,7 @@ class Reader:
                 return ""
         return f"stream {stream} has {len(numbers)} rows in its private interval: none of its contents since then, {contents}"
 
-    def _compare(self, entry: Entry, before: State, answer: pa.Table, numbers: Array) -> str:
+    def _compare(self, entry: LedgerEntry, before: State, answer: pa.Table, numbers: Array) -> str:
         """Compare the batch's rows in an answer with the numbers they must have."""
         batch = entry.batch
         if not all(sound(part).all() for part in answer.to_batches()):
@@ -93,7 +94,7 @@ class Reader:
             return f"an answer about batch {batch.name} has other rows of it than were asked for"
         return self._judge(entry, before, len(mine), len(numbers))
 
-    def _judge(self, entry: Entry, before: State, rows: int, all_rows: int) -> str:
+    def _judge(self, entry: LedgerEntry, before: State, rows: int, all_rows: int) -> str:
         """All rows or none; all if it was loaded before the question, none if it was lost (but a package is tried again)."""
         all_fit = before is not State.LOST or entry.batch.package
         none_fits = before is not State.LOADED

@@ -1,6 +1,6 @@
 """The ingest: the process that is killed. It opens the warehouse, verifies what it finds, and inserts until it is no more.
 
-Run as `python -m tidewheel.programs.torture.victim`. Its standard input is a pipe that its parent holds: the plan comes as
+Run as `python -m tidewheel.programs.torture.victim`. Its standard input is a pipe that its parent holds: its orders come as
 the first line, in JSON, and when the pipe closes, however the parent ended, it ends too. It reports in the journal only.
 """
 
@@ -25,22 +25,22 @@ import tidewheel.warehouse
 import tidewheel.write.kernels  # now, so that opening takes only as long as recovery does
 from tidewheel.programs.torture.journal import (
     Acknowledged,
-    Asked,
     Begun,
+    Compared,
+    Contradicted,
     Failed,
     Follower,
     Journal,
-    Opened,
     Opening,
     Proof,
     Ready,
+    Recovered,
     Verified,
-    Wrong,
 )  # fmt: skip
 from tidewheel.programs.torture.ledger import Ledger, State
-from tidewheel.programs.torture.proof import Found, found, settle, verify
-from tidewheel.programs.torture.readers import Reader
-from tidewheel.programs.torture.workload import LATE_AFTER, SCHEMA, Batch, next_batch, rows_of, slot
+from tidewheel.programs.torture.proof import FoundRows, found, settle, verify
+from tidewheel.programs.torture.readers import Questioner
+from tidewheel.programs.torture.workload import LATE_AFTER, SCHEMA, BatchOutline, next_batch, rows_of, slot
 
 if TYPE_CHECKING:
     from tidewheel.table import Table
@@ -53,7 +53,7 @@ _TELL = 10  # answers that a reader reports at once
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VictimOrders:
     """The orders of one ingest."""
 
     folder: str
@@ -90,17 +90,17 @@ class Plan:
 class Ingest:
     """One life of the ingest, from opening to the kill."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._ledger = Ledger(Follower(plan.journal).events())
-        self._journal = Journal(plan.journal)
+    def __init__(self, orders: VictimOrders) -> None:
+        self._orders = orders
+        self._ledger = Ledger(Follower(orders.journal).events())
+        self._journal = Journal(orders.journal)
         self._failed = threading.Event()
 
     def run(self) -> None:
         """Verify, then insert until a thread fails. The kill comes from outside."""
         warehouse, table = self._open()
         self._verify(table)
-        if self._plan.last:
+        if self._orders.last:
             self._check(warehouse)
             warehouse.close()
             warehouse, table = self._open()
@@ -109,7 +109,7 @@ class Ingest:
             warehouse.close()
             return
         self._journal.write(Ready())
-        for stream in range(self._plan.streams):
+        for stream in range(self._orders.streams):
             self._start(self._insert, table, stream)
         for number in range(_READERS):
             self._start(self._read, table, number)
@@ -119,9 +119,9 @@ class Ingest:
     def _open(self) -> tuple[Warehouse, Table]:
         self._journal.write(Opening())
         began = time.perf_counter()
-        warehouse = tw.open(self._plan.warehouse, settings=self._plan.settings())
+        warehouse = tw.open(self._orders.warehouse, settings=self._orders.settings())
         table = warehouse.create_table(TABLE, SCHEMA, time="time", key="key", if_exists="open")
-        self._journal.write(Opened(time.perf_counter() - began, str(warehouse.recovery)))
+        self._journal.write(Recovered(time.perf_counter() - began, str(warehouse.recovery)))
         return warehouse, table
 
     def _start(self, work: Callable[[Table, int], None], table: Table, number: int) -> None:
@@ -147,10 +147,10 @@ class Ingest:
                 self._journal.write(settled)
                 self._ledger.apply(settled)
             proof += self._try_packages(table)
-            reader = Reader(table, self._ledger, self._plan.seed, len(there.ids))
+            reader = Questioner(table, self._ledger, self._orders.seed, len(there.ids))
             notes = [note for _ in range(_TELL) if (note := reader.ask())]
             proof += Proof(wrong=len(notes), notes=tuple(notes))
-            self._journal.write(Asked(_TELL))
+            self._journal.write(Compared(_TELL))
         self._journal.write(Verified(proof, len(there.ids)))
         if not proof.whole:
             os._exit(1)
@@ -159,11 +159,11 @@ class Ingest:
         """Insert some loaded packages again, the newest of each stream among them: each must be known as a duplicate."""
         loaded = [entry.batch for entry in self._ledger.entries() if entry.batch.package and entry.state is State.LOADED]
         newest = {batch.stream: batch for batch in loaded}
-        rng = np.random.default_rng([self._plan.seed, len(loaded), 4])
+        rng = np.random.default_rng([self._orders.seed, len(loaded), 4])
         others = (loaded[int(i)] for i in rng.integers(len(loaded), size=5)) if loaded else ()
         notes = []
         for batch in (*newest.values(), *others):
-            if not table.insert(rows_of(self._plan.seed, batch), package=batch.name, on_bad="reject").duplicate:
+            if not table.insert(rows_of(self._orders.seed, batch), package=batch.name, on_bad="reject").duplicate:
                 notes.append(f"package {batch.name} was loaded before the kill, and again after it")
         return Proof(packages=len(notes), notes=tuple(notes))
 
@@ -176,7 +176,7 @@ class Ingest:
 
     def _insert(self, table: Table, stream: int) -> None:
         """Insert one batch after the other. A package that a kill lost is tried again first: it must not be called a duplicate."""
-        seed = self._plan.seed
+        seed = self._orders.seed
         entries = self._ledger.streams.setdefault(stream, [])
         if entries and entries[-1].state is State.LOST and entries[-1].batch.package:
             self._deliver(table, entries[-1].batch)
@@ -188,11 +188,11 @@ class Ingest:
             if rng.random() < 0.01:
                 table.flush()
             if rng.random() < 0.9:  # some come one right after the other
-                time.sleep(float(rng.exponential(self._plan.rest)))
+                time.sleep(float(rng.exponential(self._orders.rest)))
 
-    def _deliver(self, table: Table, batch: Batch) -> None:
+    def _deliver(self, table: Table, batch: BatchOutline) -> None:
         """Journal, insert, journal again; then check what the acknowledgement says."""
-        rows = rows_of(self._plan.seed, batch)
+        rows = rows_of(self._orders.seed, batch)
         on_bad = "reject" if batch.bad else "error"
         self._note(Begun(batch))
         if batch.replaces:
@@ -208,24 +208,24 @@ class Ingest:
             self._complain(Proof(packages=1, notes=(f"package {batch.name} was loaded twice in a row",)))
 
     def _read(self, table: Table, number: int) -> None:
-        reader = Reader(table, self._ledger, self._plan.seed, number)
+        reader = Questioner(table, self._ledger, self._orders.seed, number)
         while not self._failed.is_set():
             for _ in range(_TELL):
                 time.sleep(_PAUSE)
                 if note := reader.ask():
                     self._complain(Proof(wrong=1, notes=(note,)))
-            self._journal.write(Asked(_TELL))
+            self._journal.write(Compared(_TELL))
 
     def _note(self, event: Begun | Acknowledged) -> None:
         self._journal.write(event)
         self._ledger.apply(event)
 
     def _complain(self, proof: Proof) -> None:
-        self._journal.write(Wrong(proof))
+        self._journal.write(Contradicted(proof))
         self._failed.set()
 
 
-def everything(table: Table) -> Found:
+def everything(table: Table) -> FoundRows:
     """All rows and all rejects of a table."""
     return found(table.query(), table.rejects().to_arrow().column("row").to_pylist())
 
@@ -240,12 +240,12 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     if not line:
         return  # it was not needed
-    plan = Plan(**json.loads(line))
+    orders = VictimOrders(**json.loads(line))
     threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
     try:
-        Ingest(plan).run()
+        Ingest(orders).run()
     except BaseException:
-        Journal(plan.journal).write(Failed(traceback.format_exc(limit=-8)))
+        Journal(orders.journal).write(Failed(traceback.format_exc(limit=-8)))
         os._exit(1)
 
 

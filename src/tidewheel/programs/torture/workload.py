@@ -46,7 +46,7 @@ _INVERSE = np.cumprod(np.full(_STEP * LONGEST + 1, pow(_BASE, -1, 1 << 64), np.u
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchOutline:
     """One batch of a stream, before it has rows."""
 
     stream: int
@@ -84,7 +84,7 @@ def slot(stream: int) -> tuple[int, int]:
     return SLOTS + stream * DAY, SLOTS + (stream + 1) * DAY - 1
 
 
-def next_batch(seed: int, stream: int, order: int, first: int, linkable: Sequence[Batch]) -> Batch:
+def next_batch(seed: int, stream: int, order: int, first: int, linkable: Sequence[BatchOutline]) -> BatchOutline:
     """The stream's next batch: its size, its times, and what is special about it. `linkable` are the batches it may point at."""
     rng = np.random.default_rng([seed, stream, order, 1])
     kind, size, where = rng.random(3).tolist()  # plain numbers, for the journal
@@ -102,13 +102,13 @@ def next_batch(seed: int, stream: int, order: int, first: int, linkable: Sequenc
     back = None
     if linkable:
         back = linkable[-1] if where < 0.5 else linkable[int(rng.integers(len(linkable)))]
-    return Batch(
+    return BatchOutline(
         stream, order, first, rows, time, span, back.first if back else 0, back.rows if back else 0,
         bad, package, in_slot, replaces,
     )  # fmt: skip
 
 
-def rows_of(seed: int, batch: Batch) -> pa.RecordBatch:
+def rows_of(seed: int, batch: BatchOutline) -> pa.RecordBatch:
     """The rows of a batch, bad ones included: at random places among the others, and without a key."""
     n = batch.rows + batch.bad
     rng = np.random.default_rng([seed, batch.stream, batch.first, 2])
@@ -134,7 +134,7 @@ def rows_of(seed: int, batch: Batch) -> pa.RecordBatch:
     return made.take(pa.array(rng.permutation(n))) if batch.bad else made
 
 
-def good_rows(seed: int, batch: Batch) -> pa.RecordBatch:
+def good_rows(seed: int, batch: BatchOutline) -> pa.RecordBatch:
     """The rows that a table has once the batch is loaded."""
     made = rows_of(seed, batch)
     return made.filter(made.column("key").is_valid()) if batch.bad else made

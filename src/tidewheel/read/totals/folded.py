@@ -11,7 +11,7 @@ from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import parts_of
-from tidewheel.read.totals.sums import Sums, Totals, Values
+from tidewheel.read.totals.sums import ColumnTotals, Sums, Totals
 
 MOST_ROWS = 1 << 20
 """Rows between two looks at the clock."""
@@ -36,13 +36,13 @@ def folded(scan: Scan, totals: Totals, watch: Watch) -> pa.RecordBatch:
     return sums.answer()
 
 
-def _wholes(found: list[int], base: int) -> Values:
+def _wholes(found: list[int], base: int) -> ColumnTotals:
     """`base`: what the numbers count from."""
     count, high, low, least, greatest, _ = found
-    return Values(count, (high << 32) + low + count * base, least + base, greatest + base) if count else Values()
+    return ColumnTotals(count, (high << 32) + low + count * base, least + base, greatest + base) if count else ColumnTotals()
 
 
-def _floats(found: list[int], numbers: list[float]) -> Values:
+def _floats(found: list[int], numbers: list[float]) -> ColumnTotals:
     count, nans = found[0], found[-1]
     total, least, greatest = numbers
-    return Values(count, total, math.nan if nans == count else least, math.nan if nans else greatest) if count else Values()
+    return ColumnTotals(count, total, math.nan if nans == count else least, math.nan if nans else greatest) if count else ColumnTotals()

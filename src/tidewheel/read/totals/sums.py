@@ -21,7 +21,7 @@ from tidewheel.read.totals.parse import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, 
 
 
 @dataclass(slots=True)
-class Values:
+class ColumnTotals:
     """What the values of one column come to, as far as that is wanted. Times are whole numbers here."""
 
     count: int = 0
@@ -30,7 +30,7 @@ class Values:
     least: Any = None
     greatest: Any = None
 
-    def add(self, other: Values) -> None:
+    def add(self, other: ColumnTotals) -> None:
         self.count += other.count
         if other.total is not None:
             self.total = other.total if self.total is None else self.total + other.total
@@ -90,7 +90,7 @@ class Sums:
 
     of: Totals
     rows: int = 0
-    values: dict[str, Values] = field(default_factory=dict)
+    values: dict[str, ColumnTotals] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Some rows."""
@@ -98,7 +98,7 @@ class Sums:
         for column, wants in self.of.wants.items():
             self.add_values(column, _values(batch.column(column), wants))
 
-    def add_values(self, column: str, values: Values) -> None:
+    def add_values(self, column: str, values: ColumnTotals) -> None:
         if (known := self.values.get(column)) is None:
             self.values[column] = values
         else:
@@ -110,7 +110,7 @@ class Sums:
         self.rows += told.get(part_name(ROWS, ""), 0)
         for column in self.of.wants:
             count, total, least, greatest = (told.get(part_name(what, column)) for what in (COUNT, SUM, MIN, MAX))
-            self.add_values(column, Values(count or 0, total, least, greatest))
+            self.add_values(column, ColumnTotals(count or 0, total, least, greatest))
 
     def answer(self) -> pa.RecordBatch:
         """The totals, as one row."""
@@ -137,7 +137,7 @@ class Sums:
         return _sum(values.total, type_)
 
 
-_NOTHING = Values()
+_NOTHING = ColumnTotals()
 
 _FORMS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "double": "d"}
 
@@ -182,11 +182,11 @@ def _told(value: pa.Scalar) -> Any:
 # ---- of an Arrow array ----------------------------------------------------------------------------------------
 
 
-def _values(array: pa.Array, wants: set[str]) -> Values:
+def _values(array: pa.Array, wants: set[str]) -> ColumnTotals:
     count = len(array) - array.null_count
     if not count:
-        return Values()
-    found = Values(count)
+        return ColumnTotals()
+    found = ColumnTotals(count)
     if SUM in wants or AVG in wants:
         found.total = _added_up(array)
     if MIN in wants or MAX in wants:

@@ -13,7 +13,7 @@ from tidewheel.errors import InputError, NotFoundError
 from tidewheel.ingest.file_rows import GLOB, Broken, named
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.ingest.sample import Sample
-from tidewheel.spark.sources.stream_source import ARRIVED, Reading
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class FolderSource:
     def local(self) -> bool:
         return "://" not in self.address or self.address.startswith("file://")
 
-    def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
+    def read(self, spark: SparkSession, reading: ReadingOptions, meta: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
         if reading.start != "earliest":
@@ -55,7 +55,7 @@ class FolderSource:
         columns = ["path", "length", "modificationTime"] if self.local else ["path", "length", "modificationTime", "content"]
         return raw.select(*columns, f.col("modificationTime").alias(ARRIVED))
 
-    def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:
+    def sample(self, spark: SparkSession, reading: ReadingOptions, rules: Rules) -> Sample | None:
         why = ""
         for path, content in self._some(spark):
             try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidewheel.errors import InputError
 from tidewheel.ingest.rules import MESSAGES, Rules
 from tidewheel.ingest.sample import Sample
-from tidewheel.spark.sources.stream_source import ARRIVED, Reading
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ class KafkaSource:
     def address(self) -> str:
         return f"kafka://{self.servers}/{','.join(self.topics)}"
 
-    def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
+    def read(self, spark: SparkSession, reading: ReadingOptions, meta: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
         options = {**self._options(reading), **_start(reading.start)}
@@ -61,7 +61,7 @@ class KafkaSource:
         wanted = dict.fromkeys(("value", "topic", "partition", "offset", *meta.values()))
         return raw.select(*wanted, f.col("timestamp").alias(ARRIVED))
 
-    def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:
+    def sample(self, spark: SparkSession, reading: ReadingOptions, rules: Rules) -> Sample | None:
         from pyspark.errors import PySparkException
 
         options = {**self._options(reading), "startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -73,7 +73,7 @@ class KafkaSource:
             raise InputError(f"cannot read {self.address}: {_first_line(e)}") from e
         return Sample.of_messages([bytes(row.value) for row in found if row.value], rules, self.address) if found else None
 
-    def _options(self, reading: Reading) -> dict[str, str]:
+    def _options(self, reading: ReadingOptions) -> dict[str, str]:
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": ",".join(self.topics)}
         options |= {f"kafka.{name}": value for name, value in self.options.items()}
         return {**options, **(reading.options or {})}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidewheel.ingest.rules import Rules
 from tidewheel.ingest.sample import Sample
-from tidewheel.spark.sources.stream_source import ARRIVED, Reading
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,11 +33,11 @@ class RateSource:
     def address(self) -> str:
         return f"rate://{self.rows_per_second}"
 
-    def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
+    def read(self, spark: SparkSession, reading: ReadingOptions, meta: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
         raw = spark.readStream.format("rate").options(**{"rowsPerSecond": str(self.rows_per_second), **(reading.options or {})}).load()
         return raw.select("timestamp", "value", f.col("timestamp").alias(ARRIVED))
 
-    def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:
+    def sample(self, spark: SparkSession, reading: ReadingOptions, rules: Rules) -> Sample | None:
         return Sample({}, SCHEMA, 0, self.address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidewheel.ingest.rules import MESSAGES, Rules
 from tidewheel.ingest.sample import Sample
-from tidewheel.spark.sources.stream_source import ARRIVED, Reading
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ class SocketSource:
     def address(self) -> str:
         return f"socket://{self.host}:{self.port}"
 
-    def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
+    def read(self, spark: SparkSession, reading: ReadingOptions, meta: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as f
 
         options = {"host": self.host, "port": str(self.port), "includeTimestamp": "true", **(reading.options or {})}
@@ -39,6 +39,6 @@ class SocketSource:
             f.col("value").cast("binary").alias("value"), f.lit(self.address).alias("topic"), f.col("timestamp").alias(ARRIVED)
         )
 
-    def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:
+    def sample(self, spark: SparkSession, reading: ReadingOptions, rules: Rules) -> Sample | None:
         """A line that is read for a sample would be missing in the table."""
         return None

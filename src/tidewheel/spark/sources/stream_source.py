@@ -22,7 +22,7 @@ ARRIVED = "_tw_arrived"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingOptions:
     """How a source is to be read."""
 
     start: str = "earliest"
@@ -30,7 +30,7 @@ class Reading:
     """For Spark's own source, as they are."""
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """One source. What `read` gives is decoded in the sink if the source has a `kind`; else its columns are the table's."""
 
     @property
@@ -63,16 +63,16 @@ class Source(Protocol):
         """Seconds between two looks for new records that suit it."""
         ...
 
-    def read(self, spark: SparkSession, reading: Reading, meta: Mapping[str, str]) -> DataFrame:
+    def read(self, spark: SparkSession, reading: ReadingOptions, meta: Mapping[str, str]) -> DataFrame:
         """The stream of its records, and of what is around them what `meta` asks for."""
         ...
 
-    def sample(self, spark: SparkSession, reading: Reading, rules: Rules) -> Sample | None:
+    def sample(self, spark: SparkSession, reading: ReadingOptions, rules: Rules) -> Sample | None:
         """Some of its first records; None if there is none yet."""
         ...
 
 
-def parse_source(address: str) -> Source:
+def parse_source(address: str) -> StreamSource:
     """The source of an address: kafka://host:port/topic, rate://rows_per_second, socket://host:port, or the path of a folder."""
     from tidewheel.spark.sources.folder import FolderSource
     from tidewheel.spark.sources.kafka import KafkaSource
@@ -109,7 +109,7 @@ def parse_source(address: str) -> Source:
     return FolderSource(address)
 
 
-def stream_name(table: str, source: Source) -> str:
+def stream_name(table: str, source: StreamSource) -> str:
     """A name for the stream from a source to a table, the same at every start."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", source.address).strip("-")[-40:].strip("-")
     return f"{table}-{words}-{blake2b(source.address.encode(), digest_size=3).hexdigest()}"

@@ -17,7 +17,7 @@ from tidewheel.engine.operations import GetMetrics
 from tidewheel.errors import TidewheelError
 from tidewheel.metrics import TableMetrics
 from tidewheel.spark.ingestion import OBSERVED
-from tidewheel.spark.options import Place
+from tidewheel.spark.options import TablePath
 
 WINDOW = 10.0
 """Seconds over which a rate is taken."""
@@ -39,17 +39,17 @@ class Seen:
     batch_seconds: float = 0.0
 
 
-class Query(Protocol):
+class SparkQuery(Protocol):
     """What is needed of Spark's StreamingQuery."""
 
     @property
     def lastProgress(self) -> Any: ...
 
 
-class Watch:
+class StreamWatch:
     """Looks at a stream from time to time. `metrics` asks the table's owner; it may be another one each time."""
 
-    def __init__(self, query: Query, metrics: Callable[[], TableMetrics], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, query: SparkQuery, metrics: Callable[[], TableMetrics], clock: Callable[[], float] = time.monotonic) -> None:
         self._query = query
         self._metrics = metrics
         self._clock = clock
@@ -88,7 +88,7 @@ class Watch:
 class Counters:
     """The counters of a table, asked of its owner. A context manager, because it stays attached."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TablePath) -> None:
         self._place = place
         self._owner = summon(place.root)
         self._last = self._owner.table(place.table).do(GetMetrics())

@@ -30,5 +30,5 @@ def run(options: argparse.Namespace) -> int:
     from tidewheel.programs.demo import director, numbers
 
     return director.run(
-        numbers.Request(options.seconds, options.rows_per_second, options.keep, options.seed, not options.without_spark)
+        numbers.DemoRequest(options.seconds, options.rows_per_second, options.keep, options.seed, not options.without_spark)
     )  # fmt: skip

@@ -34,5 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from tidewheel.programs.torture import drive, live_view
 
     return live_view.run(
-        drive.Request(options.seconds, options.kills, options.seed, options.durability, options.streams, options.servers, options.keep)
+        drive.TortureRequest(
+            options.seconds, options.kills, options.seed, options.durability, options.streams, options.servers, options.keep
+        )
     )

@@ -23,14 +23,14 @@ PLAN = ["explain_key", "explain_value"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShownAnswer:
     schema: pa.Schema
     kept: list[pa.RecordBatch]
     rows: int
     """All of them, kept or not."""
 
     @cached_property
-    def columns(self) -> list[grid.Column]:
+    def columns(self) -> list[grid.GridColumn]:
         return grid.columns_of(self.schema, self.kept)
 
     @property
@@ -60,7 +60,7 @@ class Answer:
         return " · ".join(parts)
 
 
-def take(result: Result) -> Answer:
+def take(result: Result) -> ShownAnswer:
     """Read a result to its end."""
     kept: list[pa.RecordBatch] = []
     rows = 0
@@ -68,7 +68,7 @@ def take(result: Result) -> Answer:
         if rows < ROWS_KEPT:
             kept.append(batch.slice(0, ROWS_KEPT - rows))
         rows += batch.num_rows
-    return Answer(result.schema, kept, rows)
+    return ShownAnswer(result.schema, kept, rows)
 
 
 def cost(stats: Stats, seconds: float) -> str:
@@ -82,7 +82,7 @@ def cost(stats: Stats, seconds: float) -> str:
     return " · ".join(parts)
 
 
-class Clock:
+class Stopwatch:
     """A stopwatch that runs from its making."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from tidewheel.errors import InputError, TidewheelError
 from tidewheel.surfaces.arguments import Commands, seconds, there
 
 if TYPE_CHECKING:
-    from tidewheel.surfaces.shell.session import Session
+    from tidewheel.surfaces.shell.session import ShellSession
     from tidewheel.surfaces.shell.statements import Piece
 
 EXAMPLES = """\
@@ -67,18 +67,18 @@ def run(options: argparse.Namespace) -> int:
 
     from tidewheel.surfaces.progress_bar import open_warehouse
     from tidewheel.surfaces.shell.screen import Look, Screen
-    from tidewheel.surfaces.shell.session import Session
+    from tidewheel.surfaces.shell.session import ShellSession
 
     screen = Screen(Look(options.format, typed or options.timing), typed)
     with open_warehouse(root) as warehouse:
-        session = Session(warehouse, screen, options.timeout)
+        session = ShellSession(warehouse, screen, options.timeout)
         debug = bool(getattr(options, "debug", False))
         if source is None:
             return _shell(session, root, debug)
         return _batch(session, source, options, debug)
 
 
-def _batch(session: Session, source: Iterator[Piece], options: argparse.Namespace, debug: bool) -> int:
+def _batch(session: ShellSession, source: Iterator[Piece], options: argparse.Namespace, debug: bool) -> int:
     """One after the other, until the first error."""
     asked = False
     for piece in source:
@@ -101,7 +101,7 @@ def _batch(session: Session, source: Iterator[Piece], options: argparse.Namespac
     return 0
 
 
-def _shell(session: Session, root: Path, debug: bool) -> int:
+def _shell(session: ShellSession, root: Path, debug: bool) -> int:
     """The loop over typed lines, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
     from tidewheel.surfaces.shell.editor import Editor
     from tidewheel.surfaces.shell.statements import typed

@@ -13,7 +13,7 @@ from tidewheel.surfaces.shell import answer_file, watch
 from tidewheel.surfaces.shell.screen import FORMATS
 
 if TYPE_CHECKING:
-    from tidewheel.surfaces.shell.session import Session
+    from tidewheel.surfaces.shell.session import ShellSession
 
 HELP = {
     "\\d": "the tables; \\d NAME: the columns of one; \\d system: the tables about the warehouse",
@@ -39,7 +39,7 @@ SELECT column_name AS column, type, CASE WHEN is_key AND is_time THEN 'key, time
 WHEN NOT nullable THEN 'not null' ELSE '' END AS notes FROM system.columns WHERE table_name = $name ORDER BY position"""
 
 
-def run(session: Session, text: str) -> None:
+def run(session: ShellSession, text: str) -> None:
     """Run a command, with its arguments."""
     name, _, said = text.partition(" ")
     said = said.strip()
@@ -78,7 +78,7 @@ def run(session: Session, text: str) -> None:
             raise InputError(f"there is no command {name}.{nearest(name, list(HELP))} \\? lists them")
 
 
-def _statement(session: Session, said: str) -> str:
+def _statement(session: ShellSession, said: str) -> str:
     """The statement that is meant: the one that was said, or the last one."""
     word = said.lower()
     if word in ("", "analyze"):
@@ -106,7 +106,7 @@ def _switched(name: str, said: str, now: bool) -> bool:
     return not now if not said else said == "on"
 
 
-def _describe(session: Session, name: str) -> None:
+def _describe(session: ShellSession, name: str) -> None:
     warehouse, screen = session.warehouse, session.screen
     if not name:
         if warehouse.tables():

@@ -19,7 +19,7 @@ _QUOTED = re.compile(r'[",\r\n]|\A\Z|\A[ \t]|[ \t]\Z')
 
 def write(format_: str, schema: pa.Schema, batches: Batches, sink: IO[bytes]) -> int:
     """Write all batches into a sink, and return how many rows there were."""
-    counted = Counted(batches)
+    counted = CountedBatches(batches)
     if format_ in _TEXTS:
         for text in _TEXTS[format_](schema, counted):
             sink.write(text.encode())
@@ -30,7 +30,7 @@ def write(format_: str, schema: pa.Schema, batches: Batches, sink: IO[bytes]) ->
     return counted.rows
 
 
-class Counted:
+class CountedBatches:
     """Batches, and how many rows they had so far."""
 
     def __init__(self, batches: Batches) -> None:

@@ -19,7 +19,7 @@ _BOLD, _DIM, _END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     name: str
     kind: str
     right: bool
@@ -43,18 +43,18 @@ class Fit:
         return not self.left_out
 
 
-def columns_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> list[Column]:
+def columns_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> list[GridColumn]:
     """The columns of some rows, ready to be drawn."""
     found = []
     for i, field in enumerate(schema):
         cells = [None if text is None else visible(text) for batch in batches for text in texts(batch.column(i))]
         if pa.types.is_timestamp(field.type):
             cells = _without_zeros(cells)
-        found.append(Column(visible(field.name), str(field.type).partition("<")[0], is_number(field.type), cells))
+        found.append(GridColumn(visible(field.name), str(field.type).partition("<")[0], is_number(field.type), cells))
     return found
 
 
-def fit(columns: Sequence[Column], width: int | None) -> Fit:
+def fit(columns: Sequence[GridColumn], width: int | None) -> Fit:
     """The fit of columns into so many characters; with None, every column has the width it wants."""
     wanted = [column.width for column in columns]
     if width is None:
@@ -72,7 +72,7 @@ def fit(columns: Sequence[Column], width: int | None) -> Fit:
     return Fit((), 0)
 
 
-def draw(columns: Sequence[Column], layout: Fit, colour: bool = False, rows: int | None = None) -> Iterator[str]:
+def draw(columns: Sequence[GridColumn], layout: Fit, colour: bool = False, rows: int | None = None) -> Iterator[str]:
     """The lines, without ends. `rows`: no more rows than so many."""
     widths = [1 if one is None else one[1] for one in layout.shown]
     shown = [None if one is None else columns[one[0]] for one in layout.shown]
@@ -97,7 +97,7 @@ def draw(columns: Sequence[Column], layout: Fit, colour: bool = False, rows: int
     yield rule("└", "┴", "┘")
 
 
-def rows_of(columns: Sequence[Column]) -> int:
+def rows_of(columns: Sequence[GridColumn]) -> int:
     return len(columns[0].cells) if columns else 0
 
 

@@ -18,7 +18,7 @@ from tidewheel.model.figures import counted
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell.advice import advised
 from tidewheel.surfaces.shell.answer_file import save
-from tidewheel.surfaces.shell.answers import Answer, Clock, cost, take
+from tidewheel.surfaces.shell.answers import ShownAnswer, Stopwatch, cost, take
 from tidewheel.surfaces.shell.cells import visible
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.running import cancellable
@@ -58,7 +58,7 @@ class Screen:
 
     def answer(self, ask: Callable[[], Result], path: Path | None = None) -> None:
         """Ask, and show the answer with what it cost, or write it into a file. Ctrl-C cancels it, and is raised."""
-        clock = Clock()
+        clock = Stopwatch()
         if path is not None:
             result, rows = cancellable(ask, lambda result: save(path, result.schema, result))
             if self.interactive or self.look.timing:
@@ -71,7 +71,7 @@ class Screen:
             if self.look.timing:
                 self._aside(f"{counted(rows, 'row')} · {cost(result.stats, clock.seconds)}")
 
-    def _show(self, answer: Answer, told: str) -> None:
+    def _show(self, answer: ShownAnswer, told: str) -> None:
         paged = self._is_paged(answer)
         if paged:
             self._page(answer.lines(None, self.colour))
@@ -88,7 +88,7 @@ class Screen:
         sys.stdout.buffer.flush()
         return rows
 
-    def _is_paged(self, answer: Answer) -> bool:
+    def _is_paged(self, answer: ShownAnswer) -> bool:
         if not (self.interactive and self.look.pager and sys.stdout.isatty()):
             return False
         head = 0 if answer.is_plan else 6

@@ -10,7 +10,7 @@ from tidewheel.surfaces.shell.statements import Piece
 from tidewheel.warehouse import Warehouse
 
 
-class Session:
+class ShellSession:
     """Used by the main thread, which Ctrl-C reaches."""
 
     def __init__(self, warehouse: Warehouse, screen: Screen, timeout: float | None = None) -> None:

@@ -8,16 +8,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tidewheel.errors import InputError, TidewheelError
-from tidewheel.surfaces.shell.answers import Clock, cost, take
+from tidewheel.surfaces.shell.answers import Stopwatch, cost, take
 from tidewheel.surfaces.shell.running import cancellable
 
 if TYPE_CHECKING:
-    from tidewheel.surfaces.shell.session import Session
+    from tidewheel.surfaces.shell.session import ShellSession
 
 _CLEAR, _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[2J\x1b[H", "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-def watch(session: Session, seconds: float, times: int | None = None) -> None:
+def watch(session: ShellSession, seconds: float, times: int | None = None) -> None:
     """Ask the last statement every so many seconds, until Ctrl-C or so many times. Errors that may pass do not end it."""
     if not session.last:
         raise InputError("\\watch asks the last statement again, and there was none yet")
@@ -39,9 +39,9 @@ def watch(session: Session, seconds: float, times: int | None = None) -> None:
         session.screen.print("")
 
 
-def _redraw(session: Session, seconds: float, first: bool) -> None:
+def _redraw(session: ShellSession, seconds: float, first: bool) -> None:
     screen = session.screen
-    clock = Clock()
+    clock = Stopwatch()
     try:
         result, answer = cancellable(lambda: session.warehouse.sql(session.last, timeout=session.timeout), take)
         told = cost(result.stats, clock.seconds) if screen.look.timing else ""

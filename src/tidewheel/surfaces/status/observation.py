@@ -54,7 +54,7 @@ class StreamLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WarehouseLook:
     """A warehouse at one moment."""
 
     root: Path
@@ -68,7 +68,7 @@ class Look:
     streams: tuple[StreamLook, ...]
 
 
-def look(warehouse: Warehouse, root: Path) -> Look:
+def look(warehouse: Warehouse, root: Path) -> WarehouseLook:
     """Look now."""
     counted: dict[str, dict[str, float]] = {}
     for row in warehouse.sql("SELECT table_name, name, value FROM system.metrics").to_pylist():
@@ -80,7 +80,7 @@ def look(warehouse: Warehouse, root: Path) -> Look:
         told = {name: row[name] for name in TableLook.__dataclass_fields__ if name in row}
         rejected = _rejected(warehouse, row["name"])
         tables.append(TableLook(**told, rejected=rejected, newest=newest, metrics=counted.get(row["name"], {})))
-    return Look(root, clock, time.time(), _owner(root), tuple(tables), _streams(warehouse))
+    return WarehouseLook(root, clock, time.time(), _owner(root), tuple(tables), _streams(warehouse))
 
 
 def _streams(warehouse: Warehouse) -> tuple[StreamLook, ...]:
@@ -122,7 +122,7 @@ def _owner(root: Path) -> int | None:
     return door.pid if door is not None and door.pid != os.getpid() and address.is_owned(root) else None
 
 
-def picture(now: Look, before: Look | None) -> dict[str, Any]:
+def picture(now: WarehouseLook, before: WarehouseLook | None) -> dict[str, Any]:
     """The picture as plain values; rates are of the time between the two looks."""
     passed = now.clock - before.clock if before is not None else 0.0
     earlier = {table.name: table for table in before.tables} if before is not None else {}
