@@ -18,7 +18,11 @@ import pyarrow as pa
 
 import tidewheel as tw
 from tidewheel.cluster.client import attach
-from tidewheel.model.delivery import SliceId
+from tidewheel.engine.operations import Stage
+from tidewheel.model.delivery import RowStream, SliceId
+from tidewheel.spark import connections, options
+from tidewheel.spark.stream_sink import StreamSink, TaskReport
+from tidewheel.write.streams import Streams
 
 HOUSE = str(Path(tw.__file__).parent)
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("v", pa.float64())])
@@ -64,11 +68,7 @@ def frames(first: str, last: str) -> int:
 
 def stream_commit(root: Path) -> int:
     """Frames between a Spark sink's commit and the engine's, over the wire."""
-    from tidewheel.spark import connections, options
-    from tidewheel.spark.stream_sink import Part, StreamSink
-    from tidewheel.write.streams import Streams
-
-    place = next(kind for kind in vars(options).values() if isinstance(kind, type) and kind.__module__ == options.__name__)(str(root), "t")
+    place = options.place_of({"path": str(root / "t")})
     owner = attach(root)
     connections._engines[str(root)] = owner
     slice_id = SliceId("s", "run", 0, 0, 0)
@@ -80,16 +80,10 @@ def stream_commit(root: Path) -> int:
         return commit(self, *arguments)
 
     table = connections.table(place)
-    try:  # as it is since operations are values, and as it was
-        from tidewheel.engine.operations import Stage
-        from tidewheel.model.delivery import RowStream
-
-        table.give(Stage(slice_id), RowStream(SCHEMA, iter([rows(900)])))
-    except ImportError:
-        table.stage(slice_id, iter([rows(900)]), SCHEMA)  # type: ignore[attr-defined]
+    table.give(Stage(slice_id), RowStream(SCHEMA, iter([rows(900)])))
     Streams.commit = counted  # type: ignore[method-assign]
     try:
-        StreamSink(place, "s").commit([Part(slice_id, (slice_id,))], 0)
+        StreamSink(place, "s").commit([TaskReport(slice_id, (slice_id,))], 0)
     finally:
         Streams.commit = commit  # type: ignore[method-assign]
         owner.close()
