@@ -17,7 +17,9 @@ from hypothesis import strategies as s
 
 import tidewheel as tw
 from tests.conftest import examples
+from tidewheel.model.conditions import OneOf
 from tidewheel.model.schema import ZOrder
+from tidewheel.read.condition_mask import mask
 from tidewheel.testing.oracle import OracleTable, same_rows
 
 T0 = dt.datetime(2026, 1, 1)
@@ -179,3 +181,27 @@ def test_what_is_no_range(tmp_path: Path, ranges: Any, message: str) -> None:
         with pytest.raises(tw.QueryError) as said:
             table.query(ranges=ranges)
         assert message in str(said.value)
+
+
+def test_bounds_beyond_the_type_leave_out_nulls_alone(root: Path) -> None:
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("u", pa.uint8()), ("m", pa.decimal128(4, 2))])
+    rows = pa.table({"k": [1, 2], "ts": pa.array([1, 2], pa.timestamp("us")), "u": pa.array([0, None], pa.uint8())})
+    with tw.open(root) as wh:
+        table = wh.create_table("beyond", schema, time="ts", key="k")
+        table.insert(rows)
+        assert [len(table.query(ranges={"u": bounds})) for bounds in ((-5, None), (None, 300), (-(10**90), 10**90), (-9, -5))] == [
+            1,
+            1,
+            1,
+            0,
+        ]
+        assert len(table.query(ranges={"u": (None, None)})) == 2 and len(table.query(ranges={"m": (-1000, None)})) == 0
+        wh.drop_table("beyond")
+
+
+def test_half_floats_are_looked_up_in_lists_of_any_type() -> None:
+    batch = pa.record_batch({"h": pa.array([-0.0, 1.5, None], pa.float32()).cast(pa.float16())})
+    halves = pa.array([0.0, 2.0], pa.float32()).cast(pa.float16())
+    for values in (halves, halves.slice(0, 0), pa.array([0.0]), pa.array([1.5], pa.float32())):
+        wanted = [any(value == one for one in values.to_pylist()) for value in (0.0, 1.5)]
+        assert mask(OneOf("h", values), batch).to_pylist() == [*wanted, None], values

@@ -91,6 +91,7 @@ def _compared_with_nan(nan: pa.BooleanArray, op: str) -> pa.BooleanArray:
 
 def _member(array: pa.Array, values: pa.Array) -> pa.BooleanArray:
     if pa.types.is_floating(array.type):  # `is_in` compares bits, and so tells -0.0 from 0.0
+        array, values = _wide(array), _wide(values)
         array = array if array.type == values.type else array.cast(pa.float64())
         array, values = (pc.if_else(pc.equal(one, 0.0), pa.scalar(0.0, one.type), one) for one in (array, values.cast(array.type)))
     found = pc.is_in(array, values)

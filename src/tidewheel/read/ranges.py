@@ -84,7 +84,7 @@ def _condition(column: str, lo: Any, hi: Any, spec: TableSpec) -> where.Conditio
         least, most = _ends(_plain(lo), _plain(hi), type_, axis)
         ends = [(op, end) for op, end in ((where.AT_LEAST, least), (where.AT_MOST, most)) if end is not None]
         made: list[where.Condition] = [where.Comparison(column, op, end) for op, end in ends]
-        return where.all_of(made)
+        return where.all_of(made) or where.Negation(where.IsNull(column))  # all values lie between bounds beyond the type, and no null
     except _NothingError:
         return where.OneOf(column, pa.array([], type_))
     except _NoValueError as e:
