@@ -49,7 +49,8 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, durability: str, servers: 
 def test_what_is_only_in_memory_is_lost_and_the_proof_says_so(tmp_path: Path) -> None:
     progress = torture(tmp_path, TortureRequest(FOREVER, 20, SEED, "memory"))
     assert progress.proof.holes > 0 and not progress.whole and not progress.errors
-    assert "acknowledged" in progress.proof.notes[0]
+    # the first finding may be a batch that is there in part: of its two trees, one was flushed before the kill
+    assert any("acknowledged" in note for note in progress.proof.notes)
 
 
 def test_an_ingest_that_fails_by_itself_is_an_error(tmp_path: Path) -> None:
