@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.derived import Definition, DerivedState, RefreshOutcome, RefreshPlan
 from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
@@ -328,3 +329,84 @@ class CountChanges(TableOperation[list[tuple[int, int]]]):
 
     def on(self, table: LocalTable) -> list[tuple[int, int]]:
         return table.rows_by_generation(self.after, self.upto, self.most)
+
+
+# ---- derived tables ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDerived(WarehouseOperation[TableSpec]):
+    """Make a derived table without rows; every partition that its sources have rows for is stale. Answered by its spec."""
+
+    spec: TableSpec
+    definition: Definition
+    bounds: tuple[tuple[str, str], ...]
+    """(source, JSON of `derive.bounds.Bounds`)."""
+    if_exists: Any
+
+    def on(self, engine: LocalEngine, progress: Progress | None) -> TableSpec:
+        return engine.create_derived(self.spec, self.definition, self.bounds, self.if_exists).spec
+
+
+@dataclass(frozen=True, slots=True)
+class ListDerived(WarehouseOperation[list[str]]):
+    """The names of all derived tables, each after those that it is made of."""
+
+    def on(self, engine: LocalEngine, progress: Progress | None) -> list[str]:
+        return engine.derived_tables()
+
+
+@dataclass(frozen=True, slots=True)
+class CutTables(WarehouseOperation[dict[str, int]]):
+    """Bring these tables' rows to rest. Answered by the generation that each can be read at: chunks and catalog have all rows up to it."""
+
+    names: tuple[str, ...]
+
+    def on(self, engine: LocalEngine, progress: Progress | None) -> dict[str, int]:
+        return engine.cut(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class GetDerived(TableOperation[DerivedState | None]):
+    """Definition, sources and staleness of a derived table; None for any other."""
+
+    def on(self, table: LocalTable) -> DerivedState | None:
+        return table.derived.state() if table.derived is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRefresh(TableOperation[RefreshPlan | None]):
+    """The next set of stale partitions of a derived table, the newest first; None if there is none."""
+
+    cut: tuple[tuple[str, int], ...] = ()
+    """(source, the generation to read it at); others are read as they are now, without what is only in memory."""
+    time: Any = None
+    """Only partitions that this interval touches."""
+    full: bool = False
+    """All partitions that were computed before this refresh began, stale or not: `since` says when."""
+    since: int = 0
+    """With `full`: partitions that refresh number `since` or a later one computed are done."""
+    most_bytes: int = 512 << 20
+    """Of stored source rows that one set reads, unless a single partition has more."""
+    mode: str = ""
+    """Only this mode; else the best."""
+
+    def on(self, table: LocalTable) -> RefreshPlan | None:
+        return table.as_derived().plan(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRefresh(TableDelivery[RefreshOutcome]):
+    """Exchange the rows of a plan's partitions, and say what they are made of, at once.
+
+    ConflictError, which changes nothing: another refresh was faster. The same job again is answered as the first time.
+    """
+
+    plan: RefreshPlan
+    keys: tuple[Any, ...] | None
+    """Only rows of these keys are exchanged; None: all. In mode append none is."""
+    rows_read: int
+    began: float
+
+    def on(self, table: LocalTable, rows: Any) -> RefreshOutcome:
+        return table.as_owner(lambda: table.as_derived().commit(self, rows))

@@ -1,0 +1,230 @@
+"""Derived tables as plain values: the query that makes one, the plan of a refresh, and the outcome. All of it can go over a wire.
+
+A derived table is a query over other tables, its *sources*. Its partitions are computed one set at a time, each at the generations of its
+sources that the partition's *vector* names: one number for each source. A partition is stale when a partition of a source that it is made
+of changed after that number. Nothing is ever marked as invalid: the comparison is all there is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SPARK_SQL = "spark-sql"
+PYTHON = "python"
+
+RECOMPUTE = "recompute"
+"""All rows of the partitions are computed anew."""
+APPEND = "append"
+"""The rows that new source rows make are added; those that are there stay."""
+MERGE = "merge"
+"""What new source rows add up to is merged with the sums that are there."""
+KEYS = "keys"
+"""All rows of the keys that changed are computed anew; those of other keys stay."""
+
+MODES = (APPEND, MERGE, KEYS, RECOMPUTE)
+INCREMENTAL = ("auto", "never", "strict")
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to bring a derived table up to date, and why it can be used for this definition, or why not."""
+
+    name: str
+    reason: str
+    column: str = ""
+    """keys: the derived table's column whose value is the key of the one source."""
+    source_column: str = ""
+    """keys: the column of the source that it is."""
+    groups: tuple[str, ...] = ()
+    """merge: the columns that rows are grouped by."""
+    combine: tuple[tuple[str, str], ...] = ()
+    """merge: how the values of every other column are merged: (column, sum | min | max)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What makes a derived table. Stored with the table as JSON, so that every process refreshes it alike."""
+
+    language: str
+    text: str
+    """The query in Spark SQL, or module:function of a Python function."""
+    digest: str
+    """Of the text, or of the function's source: a process that would compute something else refuses to."""
+    modes: tuple[Mode, ...]
+    """Those that can be used, the best first; recompute is always the last."""
+    unusable: tuple[Mode, ...] = ()
+    """Those that cannot, with the reason."""
+    incremental: str = "auto"
+    begin: int | None = None
+    """Partitions before this time, in units of the time column, are never computed."""
+    conf: tuple[tuple[str, str], ...] = ()
+    """Settings of the Spark session that the answer may depend on: time zone, ANSI mode and others."""
+    made_with: str = ""
+    """The version of Spark that analysed it."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Definition:
+        """The inverse of `to_json`. ValueError, KeyError or TypeError, if it cannot have been made by it."""
+        data = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError("a definition is an object")
+        for many in ("modes", "unusable"):
+            data[many] = tuple(_mode(one) for one in data[many])
+        data["conf"] = tuple((str(name), str(value)) for name, value in data["conf"])
+        found = Definition(**data)
+        texts = (found.language, found.text, found.digest, found.incremental, found.made_with)
+        if not all(isinstance(one, str) for one in texts) or found.language not in (SPARK_SQL, PYTHON) or not found.modes:
+            raise ValueError("this is no definition of a derived table")
+        if found.incremental not in INCREMENTAL or not (found.begin is None or type(found.begin) is int):
+            raise ValueError("this is no definition of a derived table")
+        return found
+
+
+def _mode(data: dict[str, Any]) -> Mode:
+    combine = tuple((str(column), str(how)) for column, how in data["combine"])
+    mode = Mode(**{**data, "groups": tuple(map(str, data["groups"])), "combine": combine})
+    if mode.name not in MODES:
+        raise ValueError(f"{mode.name!r} is no mode")
+    return mode
+
+
+# ---- what the catalog knows ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A partition of a table: the last generation that brought or took rows, and the last that took some."""
+
+    partition: int
+    changed: int
+    undone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """One source of a derived table."""
+
+    source_id: int
+    source: str
+    """The table's name; tables are not renamed."""
+    bounds: str
+    """JSON of `derive.bounds.Bounds`: which rows of the source make which rows."""
+    verified: int = 0
+    """All that changed in the source up to this generation is in the derived table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedPartition:
+    """A partition of a derived table that was computed, perhaps to no rows at all."""
+
+    partition: int
+    refresh: int
+    """The number of the refresh that computed it last."""
+    vector: tuple[int, ...]
+    """The generation of each source, in the order of the dependencies."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRecord:
+    """One refresh, as the catalog commits it: all of its partitions have one vector."""
+
+    refresh: int
+    """Refreshes of a table are numbered from 1."""
+    job: str
+    """A name that no other refresh has: whoever lost the owner during a commit asks for it."""
+    mode: str
+    vector: tuple[tuple[int, int], ...]
+    """(id of the source, generation)."""
+    partitions: tuple[tuple[int, int], ...]
+    """(start of the partition, the refresh that made what was there; 0: none). Another one there means: somebody was faster."""
+    verified: tuple[tuple[int, int], ...]
+    """(id of the source, generation) up to which the table now has all changes; only those that rise."""
+    began: float
+    ended: float
+    rows_read: int
+    rows_written: int
+    changed: int
+    """Partitions whose rows are others than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedContents:
+    """What a derived table is made of, besides rows."""
+
+    dependencies: tuple[Dependency, ...]
+    """In the order of the definition."""
+    refreshed: tuple[RefreshedPartition, ...]
+    """In rising order of the partition."""
+    refreshes: tuple[RefreshRecord, ...]
+    """The last ones, without their partitions, in rising order."""
+
+
+# ---- a refresh ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """The rows of a source that a refresh reads: those of these times that were there at generation `upto`."""
+
+    table: str
+    upto: int
+    times: tuple[tuple[int, int], ...]
+    """Closed intervals in units of the source's time column, in rising order, apart from each other."""
+    after: int | None = None
+    """Only rows that came with a later generation."""
+    bytes: int = 0
+    """About how many, as they are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshPlan:
+    """One set of stale partitions, and what has to be read to compute them. A value: whoever has it may compute and commit it."""
+
+    job: str
+    table: str
+    mode: Mode
+    partitions: tuple[tuple[int, int], ...]
+    """(start, the refresh that made what is there; 0: none), in rising order."""
+    intervals: tuple[tuple[int, int], ...]
+    """The partitions' times: closed intervals in units of the derived table's time column, neighbours joined."""
+    sources: tuple[SourceRead, ...]
+    """In the order of the dependencies."""
+    left: int = 0
+    """Stale partitions that are left for later sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshOutcome:
+    """What the commit of a refresh did."""
+
+    refresh: int
+    generation: int
+    """Of the derived table, after it."""
+    partitions: int
+    changed: int
+    """Partitions whose rows are others than before: only these make further tables stale."""
+    rows: int
+    """Rows that were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedState:
+    """A derived table at one moment."""
+
+    definition: Definition
+    dependencies: tuple[Dependency, ...]
+    partitions: int
+    """That were computed."""
+    stale: int
+    """That are to be computed, fresh rows of the sources included."""
+    stale_since: float | None
+    """When the oldest change that is not in it yet was committed; None: nothing is stale, or only fresh rows are."""
+    refreshed_at: float | None
+    """When the last refresh ended."""
+    refreshes: tuple[RefreshRecord, ...]
+    """The last ones, in rising order, without their partitions."""
