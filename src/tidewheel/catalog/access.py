@@ -6,9 +6,10 @@ Errors of the store surface as `StorageError`; a call after `close` raises `Clos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tidewheel.model.derived import Definition, Dependency, Label
 from tidewheel.model.records import (
     ChunkRecord,
     Commit,
@@ -73,6 +74,10 @@ class CatalogReader(Protocol):
         """(start of the partition, rows, chunks) over the chunks the table holds now, ascending. Masks are not applied."""
         ...
 
+    def labels(self, table_id: int) -> list[tuple[Label, float]]:
+        """The labels of the table's partitions, in rising order, and the time at which each was raised last."""
+        ...
+
     def lease(self) -> Lease | None:
         """The lease as last recorded, or None if it was released or never taken. Its holder may have died since."""
         ...
@@ -89,12 +94,14 @@ class CatalogReader(Protocol):
 class CatalogWriter(CatalogReader, Protocol):
     """Writes. Each takes the epoch of the caller's lease and raises `FencedError`, changing nothing, if that lease is over."""
 
-    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
-        """Raises `ExistsError` if the name is taken. Ids are never reused, also not after a drop."""
+    def create_table(
+        self, spec: TableSpec, epoch: int, definition: Definition | None = None, sources: Sequence[Dependency] = ()
+    ) -> TableRecord:
+        """Raises `ExistsError` if the name is taken. Ids are never reused, also not after a drop. With a definition, it is derived."""
         ...
 
     def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
-        """Forget the table and all that belongs to it; raises `NotFoundError` if there is none.
+        """Forget the table and all that belongs to it; raises `NotFoundError` if there is none, `InputError` if others depend on it.
 
         Returns every chunk it ever held whose file may still exist, removed ones included: some of those files are gone already.
         """
@@ -104,7 +111,7 @@ class CatalogWriter(CatalogReader, Protocol):
         """All of these or nothing, durable on return. Each is of another table.
 
         `FencedError`: the lease is over. `NotFoundError`: the table was dropped. `ExistsError`: a package or stream batch was
-        committed before. `StorageError`: the generation went back, or a chunk is added twice or removed without being there.
+        committed before. `ConflictError`: another refresh of the same partitions was. `StorageError`: the generation went back, or a chunk is added twice or removed without being there.
         """
         ...
 

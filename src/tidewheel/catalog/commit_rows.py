@@ -9,6 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from tidewheel.catalog import record_rows
+from tidewheel.catalog.derived_rows import write_labels, write_refresh
 from tidewheel.catalog.selects import current_lease, sound, stream_batch
 from tidewheel.catalog.tables import chunk_partitions, chunks, masks, packages, servers, stream_batches, tables
 from tidewheel.errors import ExistsError, FencedError, NotFoundError, StorageError
@@ -31,11 +32,14 @@ def write_commits(conn: Connection, commits: Sequence[Commit]) -> None:
     _grow(conn, commits)
     _add_chunks(conn, commits)
     _replace_servers(conn, commits)
+    write_labels(conn, commits)
     for commit in commits:
         _remove_chunks(conn, commit)
         _add_packages(conn, commit)
         _add_batches(conn, commit)
         _change_masks(conn, commit)
+        if commit.refresh is not None:
+            write_refresh(conn, commit.table_id, commit.refresh)
 
 
 def fence(conn: Connection, epoch: int) -> None:

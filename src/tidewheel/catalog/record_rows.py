@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from tidewheel.errors import SchemaError
 from tidewheel.model import record_checks as check
+from tidewheel.model.derived import Definition
 from tidewheel.model.record_checks import WrongValueError
 from tidewheel.model.records import (
     BASE,
+    DERIVED,
     ChunkRecord,
     Coverage,
     Lease,
@@ -37,13 +39,14 @@ LAST_EPOCH = (1 << 32) - 1
 _NAME = re.compile(rf"{NAME.pattern}(\$[a-z]+)?", re.ASCII)
 """A table's, or that of a table beside it, such as its rejects."""
 
-_CHUNK_COLUMNS = tuple(f.name for f in members(ChunkRecord) if f.name != "partitions")
+_CHUNK_COLUMNS = tuple(f.name for f in members(ChunkRecord) if f.name not in ("partitions", "latest"))
 
 
-def table_row(spec: TableSpec, kind: str) -> dict[str, Any]:
+def table_row(spec: TableSpec, definition: Definition | None) -> dict[str, Any]:
     return {
         "name": spec.name,
-        "kind": kind,
+        "kind": BASE if definition is None else DERIVED,
+        "definition": None if definition is None else definition.to_json(),
         "generation": 0,
         "horizon": 0,
         "arrow_schema": spec.schema.serialize().to_pybytes(),
@@ -64,8 +67,9 @@ def table_record(row: Any, field_ids: Iterable[int]) -> TableRecord:
     name = check.text("name", row.name)
     if _NAME.fullmatch(name) is None:
         raise WrongValueError("name", name, "the name of a table")
-    if check.text("kind", row.kind) != BASE:
-        raise WrongValueError("kind", row.kind, f"{BASE!r}, the only one that this Tidewheel knows")
+    if check.text("kind", row.kind) not in (BASE, DERIVED):
+        raise WrongValueError("kind", row.kind, f"{BASE!r} or {DERIVED!r}, which are all that this Tidewheel knows")
+    definition = _definition(row) if row.kind == DERIVED else None
     number, generation = check.whole("id", row.id, 1), check.generation("generation", row.generation)
     packed, layout, partition = check.raw("arrow_schema", row.arrow_schema), check.text("layout", row.layout), row.partition
     ids = tuple(check.whole("field_id", one, 1) for one in field_ids)
@@ -80,7 +84,14 @@ def table_record(row: Any, field_ids: Iterable[int]) -> TableRecord:
         raise WrongValueError("layout", layout, f"possible ({e})") from e
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
         raise WrongValueError("layout", layout, f"the layout of a table ({e!r})") from e
-    return TableRecord(number, spec, row.kind, generation, check.generation("horizon", row.horizon))
+    return TableRecord(number, spec, row.kind, generation, check.generation("horizon", row.horizon), definition)
+
+
+def _definition(row: Any) -> Definition:
+    try:
+        return Definition.from_json(check.text("definition", row.definition))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        raise WrongValueError("definition", row.definition, f"the definition of a derived table ({e})") from e
 
 
 def chunk_row(chunk: ChunkRecord) -> dict[str, Any]:

@@ -8,7 +8,7 @@ it commits. Readers never wait for writers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,15 +17,17 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from tidewheel.catalog import copies, record_rows
 from tidewheel.catalog.commit_rows import fence, write_commits
+from tidewheel.catalog.derived_rows import add_dependencies, dependents_of, derived_contents, labels_of
 from tidewheel.catalog.migrations import upgrade
 from tidewheel.catalog.selects import chunk_records, current_lease, package, sound, table_records
 from tidewheel.catalog.sqlite_file import WRITES, SqliteFile, sqlite_engine, storage_errors
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, servers, stream_batches, tables, warehouse
 from tidewheel.env.memory import keep_for_good
-from tidewheel.errors import ClosedError, ExistsError, NotFoundError
+from tidewheel.errors import ClosedError, ExistsError, InputError, NotFoundError
 from tidewheel.model import record_checks as check
+from tidewheel.model.derived import Definition, Dependency, Label
 from tidewheel.model.records import (
-    BASE,
+    DERIVED,
     ChunkRecord,
     Commit,
     Coverage,
@@ -129,7 +131,9 @@ class SqlCatalog:
             with sound(conn, "servers"):
                 query = select(s.table_id, s.server, s.key_lo, s.prefix).order_by(s.table_id, s.server)
                 divided = record_rows.grouped(record_rows.server_record, conn.execute(query))
-        return [TableContents(one, *(tuple(part.get(one.id, ())) for part in (held, covered, hidden, divided))) for one in known]
+            derived = derived_contents(conn)
+        parts = (held, covered, hidden, divided)
+        return [TableContents(one, *(tuple(part.get(one.id, ())) for part in parts), derived.get(one.id)) for one in known]
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         with self._reading() as conn:
@@ -177,6 +181,10 @@ class SqlCatalog:
         with self._reading() as conn, sound(conn, "chunk_partitions", table_id):
             return [(check.whole("partition", start), check.whole("rows", n, 0), int(count)) for start, n, count in conn.execute(query)]
 
+    def labels(self, table_id: int) -> list[tuple[Label, float]]:
+        with self._reading() as conn:
+            return labels_of(conn, table_id)
+
     def lease(self) -> Lease | None:
         with self._reading() as conn:
             return current_lease(conn)[1]
@@ -196,15 +204,20 @@ class SqlCatalog:
 
     # Writing
 
-    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
+    def create_table(
+        self, spec: TableSpec, epoch: int, definition: Definition | None = None, sources: Sequence[Dependency] = ()
+    ) -> TableRecord:
         with self._writing() as conn:
             fence(conn, epoch)
             if conn.execute(select(tables.c.id).where(tables.c.name == spec.name)).first():
                 raise ExistsError(f"there is a table {spec.name!r} already; use it, choose another name, or drop it first")
-            key = conn.execute(insert(tables).values(record_rows.table_row(spec, BASE))).inserted_primary_key
+            key = conn.execute(insert(tables).values(record_rows.table_row(spec, definition))).inserted_primary_key
             assert key is not None  # only for statements that are no single insert
             conn.execute(insert(fields), record_rows.field_rows(key[0], spec))
-            return TableRecord(key[0], spec)
+            if definition is None:
+                return TableRecord(key[0], spec)
+            add_dependencies(conn, key[0], sources)
+            return TableRecord(key[0], spec, DERIVED, definition=definition)
 
     def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
         with self._writing() as conn:
@@ -212,6 +225,8 @@ class SqlCatalog:
             table_id = conn.execute(select(tables.c.id).where(tables.c.name == name)).scalar()
             if table_id is None:
                 raise NotFoundError(f"there is no table {name!r} to drop")
+            if derived := dependents_of(conn, table_id):
+                raise InputError(f"table {name!r} cannot be dropped while others are derived from it: {', '.join(derived)}")
             # read before anything is deleted: a name that is none of ours ends it here
             gone = chunk_records(conn, chunks.c.table_id == table_id)
             conn.execute(delete(tables).where(tables.c.id == table_id))  # takes along all that belongs to it

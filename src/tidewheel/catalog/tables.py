@@ -2,7 +2,8 @@
 
 Every row below a table hangs on `tables.id` and goes with it (ON DELETE CASCADE), so a drop is one DELETE.
 Rows of removed chunks stay, with `generation_removed`, for as long as a log may have their rows: recovery must not bring these back.
-`markers` and `sources` are for derived tables; they are here because a format cannot gain them later without a migration.
+`partitions` has the labels of every table: what of it changed, and when. `dependencies`, `refreshes` and `refreshed` are of derived tables.
+`markers` has no rows yet; it is here because a format cannot gain it later without a migration.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ tables = Table(
     _text("layout"),
     _text("partition"),
     Column("horizon", Int64, nullable=False, server_default="0"),
+    Column("definition", Text, nullable=True),
     sqlite_autoincrement=True,  # ids of dropped tables are never given again: files and lineage name them
 )
 
@@ -218,12 +220,48 @@ leases = Table(
 
 markers = Table("markers", metadata, _table_id(), _int64("partition", key=True), _text("marker"), _int64("generation"), _text("reason"))
 
-sources = Table(
-    "sources",
+partitions = Table(
+    "partitions",
     metadata,
     _table_id(),
     _int64("partition", key=True),
-    Column("source_id", Integer, primary_key=True, autoincrement=False),  # no foreign key: a dropped source is still a source
-    _int64("source_partition", key=True),
-    _int64("generation"),
+    _int64("changed"),
+    _int64("undone"),
+    Column("changed_at", StoredFloat, nullable=False),
 )
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    _table_id(),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("source_id", Integer, ForeignKey("tables.id"), nullable=False),  # no cascade: a source is not dropped before its dependents
+    _text("bounds"),
+    _int64("verified"),
+)
+
+refreshes = Table(
+    "refreshes",
+    metadata,
+    _table_id(),
+    _int64("refresh", key=True),
+    _text("job"),
+    _text("mode"),
+    _text("vector"),
+    Column("began", StoredFloat, nullable=False),
+    Column("ended", StoredFloat, nullable=False),
+    _int64("rows_read"),
+    _int64("rows_written"),
+    _int64("changed"),
+)
+Index("refreshes_by_job", refreshes.c.table_id, refreshes.c.job, unique=True)
+
+refreshed = Table(
+    "refreshed",
+    metadata,
+    _table_id(),
+    _int64("partition", key=True),
+    _int64("refresh"),
+    ForeignKeyConstraint(["table_id", "refresh"], ["refreshes.table_id", "refreshes.refresh"]),
+)
+Index("refreshed_by", refreshed.c.table_id, refreshed.c.refresh)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import builtins
 from dataclasses import dataclass, field
 
+from tidewheel.model.derived import Definition, DerivedContents, Label, RefreshRecord
 from tidewheel.model.schema import TableSpec
 
 BASE = "base"
+DERIVED = "derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class TableRecord:
     generation: int = 0
     horizon: int = 0
     """The earliest generation that it can still be read at."""
+    definition: Definition | None = None
+    """Of a derived table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,9 @@ class ChunkRecord:
     """xxh3 of the frame."""
     partitions: tuple[tuple[int, int], ...]
     """(start of the partition, rows of this chunk in it)."""
+    latest: tuple[int, ...] = field(default=(), compare=False)
+    """The last generation that its rows in each of these partitions came with, while it is on its way to the catalog, which has labels
+    instead. Empty: `generation_hi`, for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,14 @@ class Commit:
     batches: tuple[StreamBatchRecord, ...] = ()
     servers: tuple[ServerRecord, ...] = field(default=())
     """If given, replaces the key intervals of the table's servers."""
+    labels: tuple[Label, ...] = ()
+    """Partitions that rows came to, or left. Labels only rise."""
+    undone: tuple[tuple[int, int], ...] = ()
+    """(first, last): partitions that are known, and whose start lies from first to last, lost rows with this commit."""
+    at: float = 0.0
+    """The wall clock's time of the commit."""
+    refresh: RefreshRecord | None = None
+    """Of a derived table: the refresh that this commit is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +179,5 @@ class TableContents:
     """In the order they were committed."""
     servers: tuple[ServerRecord, ...] = ()
     """Ordered by server number."""
+    derived: DerivedContents | None = None
+    """Of a derived table."""

@@ -277,3 +277,23 @@ def partitions(arranged: Arranged, divided: Partitions) -> tuple[tuple[int, int]
         k.partition_counts(arranged.times, arranged.leaves.starts, first, divided.width, counts)
         return tuple((max(divided.start(first + int(i)), INT64_MIN), int(counts[i])) for i in np.flatnonzero(counts))
     return tuple(rows_by_start(divided, arranged.times).items())
+
+
+def latest(arranged: Arranged, counts: tuple[tuple[int, int], ...], divided: Partitions) -> tuple[int, ...]:
+    """The last generation that came to each of the partitions of `counts`; empty if it is the chunk's last for all of them.
+
+    A chunk spans partitions: without it, one late row would make those that it has only old rows of look changed.
+    """
+    if len(counts) == 1 or arranged.row_generations is None:
+        return ()
+    generations = arranged.row_generations.astype(np.int64)
+    first, last = divided.number(counts[0][0]), divided.number(counts[-1][0])
+    if isinstance(divided, Widths) and last - first < 65536:
+        found = np.zeros(last - first + 1, np.int64)
+        k.partition_latest(arranged.times, generations, first, divided.width, found)
+        found = found[[divided.number(start) - first for start, _ in counts]]
+    else:
+        _, of_row = np.unique(divided.numbers(arranged.times), return_inverse=True)
+        found = np.zeros(len(counts), np.int64)
+        np.maximum.at(found, of_row, generations)
+    return tuple((found + arranged.generations[0]).tolist())

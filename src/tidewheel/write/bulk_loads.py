@@ -90,8 +90,8 @@ class Loads:
             with self._removing(reserved) as placed:
                 self._place_all(records, generation, placed)
                 # 3. one transaction, one swap
-                mask = MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite") if overwrite else None
-                self._flusher.commits.load(publisher, placed, mask, reserved)
+                masks = (MaskRecord(INT64_MIN, INT64_MAX, generation - 1, "overwrite"),) if overwrite else ()
+                self._flusher.commits.load(publisher, placed, masks, reserved)
         self.abort(job)
         return Ack(rows, 0, generation)
 
@@ -105,7 +105,7 @@ class Loads:
             self._place_all([chunk for one in written for chunk in one.chunks], generation, records)
             for view in _trees(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
-            self._flusher.commits.load(publisher, records, None, reserved, [replace(delivery, generation=generation)])
+            self._flusher.commits.load(publisher, records, (), reserved, [replace(delivery, generation=generation)])
         publisher.metrics.batches += 1
         publisher.metrics.rows += delivery.rows
         return generation

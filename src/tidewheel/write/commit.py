@@ -29,7 +29,8 @@ from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
-from tidewheel.write.pending import Pending, Room, failing, remove
+from tidewheel.write.labels import labels_of, undone_by
+from tidewheel.write.pending import Pending, Refresh, Room, failing, remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.tidy import EVERYWHERE, change_of
 
@@ -112,16 +113,17 @@ class Committer:
         self,
         publisher: Publisher,
         records: list[ChunkRecord],
-        mask: MaskRecord | None,
+        masks: tuple[MaskRecord, ...],
         reserved: Reservation,
         deliveries: Sequence[Delivery] = (),
+        refresh: Refresh | None = None,
     ) -> None:
-        """Commit chunks that were written, perhaps elsewhere, and perhaps a mask, in one transaction, then show both in one swap.
+        """Commit chunks that were written, perhaps elsewhere, and masks, in one transaction, then show both in one swap.
 
         Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two.
         """
         done = Outcome()
-        pending = Pending(publisher, records, mask=mask, deliveries=list(deliveries), done=done, reserved=reserved)
+        pending = Pending(publisher, records, masks=masks, deliveries=list(deliveries), refresh=refresh, done=done, reserved=reserved)
         reserved.handed_over = True
         self._written.put(pending)  # no call in between: nothing interrupts it
         while not done.wait(min(1.0, deadline.left())):
@@ -232,12 +234,18 @@ class Committer:
         delivered = one.deliveries + (job.deliveries if job else [])
         generation, servers = publisher.version.generation, publisher.placing.new_servers
         chunks = [self.chunk(publisher, r) for r in one.records]  # before the commit: nothing may fail after it
-        change = self._change(publisher, chunks, (one.mask,) if one.mask else (), job)
+        change = self._change(publisher, chunks, one.masks, job)
+        divided = publisher.spec.partitions
+        if one.refresh is not None:
+            labels, undone = one.refresh.labels, undone_by((), divided)
+        else:
+            labels, undone = labels_of(one.records, publisher.version.hidden, divided), undone_by(one.masks, divided)
         commit = Commit(
             table_id=publisher.table.id, epoch=self._epoch, generation=generation, add=tuple(one.records), remove=tuple(change.remove),
             masks=change.masks, drop_masks=change.drop_masks, horizon=change.horizon, forget=publisher.forgettable(),
             packages=tuple(d for d in delivered if isinstance(d, PackageRecord)),
             batches=tuple(d for d in delivered if isinstance(d, StreamBatchRecord)), servers=servers,
+            labels=labels, undone=undone, at=self._clock.now(), refresh=one.refresh.record if one.refresh else None,
         )  # fmt: skip
         return _Step(one, change, commit)
 
@@ -274,7 +282,11 @@ class Committer:
         """Step 5, and what follows from it: files of chunks that left are condemned, the log is trimmed."""
         publisher, change, commit = step.written.publisher, step.change, step.commit
         gone = [chunk for chunk in (*publisher.version.chunks, *change.add) if chunk.record.id in change.remove] if change.remove else []
+        if step.written.refresh is not None:
+            step.written.refresh.done(step.written.refresh.record)
         publisher.committed(commit.generation, step.written.job, change, commit.servers)
+        if publisher.labels is not None:
+            publisher.labels = publisher.labels.raised(commit.labels, commit.undone, commit.generation, commit.at)
         left = [last for last in publisher.removed if last > commit.forget]
         publisher.removed = left + [chunk.record.generation_hi for chunk in gone]
         publisher.untidy = publisher.untidy and not change.everywhere

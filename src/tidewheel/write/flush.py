@@ -129,7 +129,7 @@ class Flusher:
 
     def replace(self, publisher: Publisher, view: TreeView | None, mask: MaskRecord, reserved: Reservation) -> None:
         """Commit new rows and the mask over the old ones."""
-        self.commits.load(publisher, self.write(publisher, view) if view is not None and view.count else [], mask, reserved)
+        self.commits.load(publisher, self.write(publisher, view) if view is not None and view.count else [], (mask,), reserved)
 
     def _adapt(self, publisher: Publisher, view: TreeView) -> None:
         """Learn from a full tree before it is written: a better template for it and the next, and what counts as late."""

@@ -270,6 +270,26 @@ def partition_counts(times, starts, first, width, out):
             a = lo
 
 
+@nb.njit("void(int64[::1], int64[::1], int64, int64, int64[::1])", **JIT)
+def partition_latest(times, generations, first, width, out):
+    """The greatest generation of the rows of each partition; `first` is the number of the first one. Most rows share that of the last."""
+    number = np.int64(0)
+    start = np.int64(1)
+    last = np.int64(0)
+    for i in range(times.shape[0]):
+        t = times[i]
+        if t < start or t > last:
+            number = t // width
+            start = number * width
+            if start > t:
+                start = np.int64(-9223372036854775808)  # the first partition begins before int64
+            last = number * width + (width - 1)
+            if last < t:
+                last = np.int64(9223372036854775807)
+        if generations[i] > out[number - first]:
+            out[number - first] = generations[i]
+
+
 @nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])", **JIT)
 def place_wide(runs, column, bases, place, width, out):
     """Values of any width, byte by byte."""

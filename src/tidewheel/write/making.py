@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidewheel.chunk.format import zoned_columns
 from tidewheel.chunk.writer import Origin, write_chunk
 from tidewheel.env.store import WriteOnce
@@ -10,7 +12,7 @@ from tidewheel.index.table_coders import Coders
 from tidewheel.index.tree import TreeView
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, TableRecord
-from tidewheel.write.arrange import Arranger, partitions
+from tidewheel.write.arrange import Arranger, latest, partitions
 from tidewheel.write.templates import fits, fitting_template, surely_unfit
 
 
@@ -27,5 +29,6 @@ def make_chunk(
             if learned or fits(arranged, template.coder):
                 counts = partitions(arranged, spec.partitions)
                 origin = Origin(tree.server, tree.late, template.coder.prefix)
-                return write_chunk(files, table, arranged, counts, origin), template
+                record = write_chunk(files, table, arranged, counts, origin)
+                return replace(record, latest=latest(arranged, counts, spec.partitions)), template
         template, learned = fitting_template(view, template, coders, arranger.leaf_rows), True

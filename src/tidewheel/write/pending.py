@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidewheel.env.interrupts import Outcome
 from tidewheel.env.store import Store
+from tidewheel.model.derived import Label, RefreshRecord
 from tidewheel.model.records import ChunkRecord, Delivery, MaskRecord
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 
 ROOM_BYTES = 4 << 20
 """Of chunks that may be written and not committed. Two may, however large they are: while one is synced the next is written."""
+
+
+class Refresh(NamedTuple):
+    """A refresh of a derived table, on its way to the catalog."""
+
+    record: RefreshRecord
+    labels: tuple[Label, ...]
+    """Of the partitions whose rows are others than before: chunks that a refresh writes have others beside them, too."""
+    done: Callable[[RefreshRecord], None]
+    """Called between the catalog's commit and the swap."""
 
 
 @dataclass(slots=True)
@@ -23,8 +35,10 @@ class Pending:
     publisher: Publisher
     records: list[ChunkRecord]
     job: FlushJob | None = None
-    mask: MaskRecord | None = None
+    masks: tuple[MaskRecord, ...] = ()
     deliveries: list[Delivery] = field(default_factory=list)
+    refresh: Refresh | None = None
+    """Of a derived table."""
     done: Outcome | None = None
     """Somebody waits for it; a flush is tried again instead."""
     reserved: Reservation | None = None

@@ -21,6 +21,7 @@ from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, FencedError, StorageError, TidewheelError
 from tidewheel.index.hidden import Hidden
+from tidewheel.index.labels import Labels
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import Change, ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
@@ -85,6 +86,8 @@ class Publisher:
         """The last generation of each chunk that left the table and that the catalog still has, for the log's sake."""
         self.untidy = False
         """Chunks or masks may be of no use any more, anywhere in the table."""
+        self.labels: Labels | None = None
+        """What changed in each partition, once somebody asked. Replaced by whoever commits."""
         self._known = table.generation
         """Log or catalog know this generation: no later owner gives it out again."""
         self.version = Version(table.generation, ChunkSet(self.shape.width), (), (), (), self.coders.first)
