@@ -61,6 +61,8 @@ class Definition:
     """Partitions before this time, in units of the time column, are never computed."""
     conf: tuple[tuple[str, str], ...] = ()
     """Settings of the Spark session that the answer may depend on: time zone, ANSI mode and others."""
+    apart: bool = False
+    """Partitions are computed one by one: a join pairs rows of all that are computed together."""
     made_with: str = ""
     """The version of Spark that analysed it."""
 

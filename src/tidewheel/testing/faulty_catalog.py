@@ -32,8 +32,11 @@ class FaultyCatalog(SqlCatalog):
         engine.dialect, engine._compiled_cache = _compiled["dialect"], _compiled.setdefault("cache", engine._compiled_cache)
         super().__init__(engine, file)
 
-    def create_table(self, spec: TableSpec, epoch: int) -> TableRecord:
-        return self._operation("create_table", lambda: super(FaultyCatalog, self).create_table(spec, epoch))
+    def create_table(
+        self, spec: TableSpec, epoch: int, definition: Definition | None = None, sources: Sequence[Dependency] = ()
+    ) -> TableRecord:
+        create = super().create_table
+        return self._operation("create_table", lambda: create(spec, epoch, definition, sources))
 
     def drop_table(self, name: str, epoch: int) -> list[ChunkRecord]:
         return self._operation("drop_table", lambda: super(FaultyCatalog, self).drop_table(name, epoch))
