@@ -8,7 +8,7 @@ TidewheelError
 │   └── SettingsError       an unknown or impossible setting
 ├── NotFoundError         no such table
 ├── ExistsError           a table of that name is there already
-├── ConflictError         somebody else changed the same partitions, or took away the rows that were to be read: nothing was changed (retryable)
+├── ConflictError         another refresh was faster, or a source was replaced: nothing was changed (retryable)
 ├── OwnedError            another live process owns the warehouse, and cannot be reached (retryable)
 │   └── OwnerLostError      the owner died during the call; the next call finds or becomes a new one (retryable)
 ├── StagingLostError      slices of a batch are gone with the owner they were staged with: send the batch again (retryable)

@@ -111,7 +111,8 @@ class CatalogWriter(CatalogReader, Protocol):
         """All of these or nothing, durable on return. Each is of another table.
 
         `FencedError`: the lease is over. `NotFoundError`: the table was dropped. `ExistsError`: a package or stream batch was
-        committed before. `ConflictError`: another refresh of the same partitions was. `StorageError`: the generation went back, or a chunk is added twice or removed without being there.
+        committed before. `ConflictError`: another refresh of the same partitions was. `StorageError`: the generation went back, or a
+        chunk is added twice or removed without being there.
         """
         ...
 

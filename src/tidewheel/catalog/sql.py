@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
@@ -41,6 +42,8 @@ from tidewheel.model.records import (
     TableRecord,
 )
 from tidewheel.model.schema import TableSpec
+
+T = TypeVar("T")
 
 
 def open_sqlite(path: str | Path) -> SqlCatalog:
@@ -132,8 +135,13 @@ class SqlCatalog:
                 query = select(s.table_id, s.server, s.key_lo, s.prefix).order_by(s.table_id, s.server)
                 divided = record_rows.grouped(record_rows.server_record, conn.execute(query))
             derived = derived_contents(conn)
-        parts = (held, covered, hidden, divided)
-        return [TableContents(one, *(tuple(part.get(one.id, ())) for part in parts), derived.get(one.id)) for one in known]
+
+        def of(part: dict[int, list[T]], table: TableRecord) -> tuple[T, ...]:
+            return tuple(part.get(table.id, ()))
+
+        return [
+            TableContents(one, of(held, one), of(covered, one), of(hidden, one), of(divided, one), derived.get(one.id)) for one in known
+        ]
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         with self._reading() as conn:

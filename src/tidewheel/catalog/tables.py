@@ -252,6 +252,7 @@ refreshes = Table(
     Column("ended", StoredFloat, nullable=False),
     _int64("rows_read"),
     _int64("rows_written"),
+    _int64("computed"),
     _int64("changed"),
 )
 Index("refreshes_by_job", refreshes.c.table_id, refreshes.c.job, unique=True)

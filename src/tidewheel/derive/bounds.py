@@ -195,9 +195,9 @@ def _open_span(text: str, name: str) -> int | None:
     return None if isinstance(text, str) and text.strip().lower() == "all" else _span(text, name)
 
 
-def _span(text: str, name: str) -> int:
+def _span(text: Any, name: str) -> int:
     """A duration that may be zero or negative."""
-    if isinstance(text, int) and not isinstance(text, bool) and text == 0:
+    if type(text) is int and text == 0:
         return 0
     if isinstance(text, str):
         if _ZERO.fullmatch(text):

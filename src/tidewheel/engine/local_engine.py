@@ -22,6 +22,7 @@ from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
+from tidewheel.engine.local_derived import check_bounds
 from tidewheel.engine.local_table import LocalTable
 from tidewheel.engine.protocol import WarehouseOperation
 from tidewheel.env.clock import Clock
@@ -40,6 +41,7 @@ from tidewheel.errors import (
     TidewheelError,
 )  # fmt: skip
 from tidewheel.index.version import ChunkLike
+from tidewheel.model.derived import Definition, Dependency, DerivedContents
 from tidewheel.model.records import TableContents, TableRecord
 from tidewheel.model.report import Progress
 from tidewheel.model.schema import TableSpec, nearest
@@ -256,31 +258,83 @@ class LocalEngine:
     def create(self, spec: TableSpec, if_exists: str, rejects_of: TableRecord | None = None) -> LocalTable:
         """`rejects_of`: the table whose rejects it is for."""
         self.check_open()
-        if if_exists not in ("error", "open"):
-            raise InputError(f"if_exists is 'error' or 'open', not {if_exists!r}")
         with self._lock:
-            if self._closing:
-                raise ClosedError(self._why_closed())
             if rejects_of is not None and not self._is_there(rejects_of):
                 raise ClosedError(f"table {rejects_of.spec.name!r} was dropped")
-            there = self._tables.get(spec.name)
-            if there is not None:
-                if if_exists == "error":
-                    raise ExistsError(f"table {spec.name!r} is there already; open it with wh.table({spec.name!r}) or say if_exists='open'")
-                _check_same(there.spec, spec)
-                return there
-            self.tenure.look()
-            record = self._fenced_by(lambda: self.catalog.create_table(spec, self.epoch))
-            try:
-                self._make_folders([record.id])
-            except StorageError:
-                self.catalog.drop_table(spec.name, self.epoch)
-                raise
-            self._tables[spec.name] = table = LocalTable(self, TableContents(record))
-            return table
+            return self._making(spec, if_exists) or self._make(spec)
 
-    def drop(self, name: str) -> None:
+    def _making(self, spec: TableSpec, if_exists: str) -> LocalTable | None:
+        """The table of this name, if it is there and the same. Called with the lock held."""
+        if if_exists not in ("error", "open"):
+            raise InputError(f"if_exists is 'error' or 'open', not {if_exists!r}")
+        if self._closing:
+            raise ClosedError(self._why_closed())
+        there = self._tables.get(spec.name)
+        if there is not None:
+            if if_exists == "error":
+                raise ExistsError(f"table {spec.name!r} is there already; open it with wh.table({spec.name!r}) or say if_exists='open'")
+            _check_same(there.spec, spec)
+        return there
+
+    def _make(self, spec: TableSpec, definition: Definition | None = None, sources: Sequence[Dependency] = ()) -> LocalTable:
+        self.tenure.look()
+        record = self._fenced_by(lambda: self.catalog.create_table(spec, self.epoch, definition, sources))
+        try:
+            self._make_folders([record.id])
+        except StorageError:
+            self.catalog.drop_table(spec.name, self.epoch)
+            raise
+        derived = DerivedContents(tuple(sources), (), ()) if definition is not None else None
+        self._tables[spec.name] = table = LocalTable(self, TableContents(record, derived=derived))
+        return table
+
+    def create_derived(self, spec: TableSpec, definition: Definition, bounds: Sequence[tuple[str, str]], if_exists: str) -> LocalTable:
+        """A derived table without rows. `bounds` names its sources, in order."""
+        self.check_open()
+        sources = [self.table(name) for name, _ in bounds]
+        check_bounds(spec.name, bounds)
+        with self._lock:
+            if (there := self._making(spec, if_exists)) is not None:
+                same = there.derived is not None and there.derived.definition == definition and there.derived.bounds == tuple(bounds)
+                if not same:
+                    raise ExistsError(f"table {spec.name!r} is there with another definition; choose another name, or drop it first")
+                return there
+            if gone := [source.spec.name for source in sources if not self._is_there(source.record)]:
+                raise NotFoundError(f"table {gone[0]!r} was dropped; nothing was made of it")
+            of = [Dependency(source.record.id, name, text) for source, (name, text) in zip(sources, bounds, strict=True)]
+            return self._make(spec, definition, of)
+
+    def derived_tables(self) -> list[str]:
+        """Each after those that it is made of: a table is made after its sources."""
+        self.check_open()
+        return [table.spec.name for table in sorted(self._tables.values(), key=lambda t: t.record.id) if table.derived is not None]
+
+    def cut(self, names: Sequence[str]) -> dict[str, int]:
+        """Bring the rows of these tables to rest. Returns the generation up to which chunks and catalog have all of them."""
+        tables = [self.table(name) for name in names]
+        cuts = [(table, *table.publisher.cut()) for table in tables]
+        for table, _, jobs in cuts:
+            table.as_owner(partial(table.publisher.wait_flushed, jobs))
+        return {table.spec.name: min(generation, table.version().settled) for table, generation, _ in cuts}
+
+    def dependents(self, name: str) -> list[str]:
+        """The tables that are derived from this one, directly or not, each after those that it is made of."""
+        found = {name}
+        for one in self.derived_tables():
+            if found & set(self.table(one).as_derived().sources):
+                found.add(one)
+        return [one for one in self.derived_tables() if one in found and one != name]
+
+    def drop(self, name: str, cascade: bool = False) -> None:
         table = self.table(name)
+        dependents = self.dependents(name)
+        if dependents and not cascade:
+            raise InputError(
+                f"table {name!r} cannot be dropped while others are derived from it: {', '.join(dependents)}. Drop these first, or all "
+                f"of them with wh.drop_table({name!r}, cascade=True)"
+            )
+        for one in reversed(dependents):
+            self.drop(one)
         with self._lock:
             if self._tables.get(name) is not table:
                 return

@@ -11,14 +11,16 @@ from typing import Any, Protocol, TypeVar
 from tidewheel.catalog.access import CatalogReader
 from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk.format import code_columns
+from tidewheel.engine.local_derived import LocalDerived
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion
 from tidewheel.env.clock import Clock
 from tidewheel.env.local_files import LocalFiles
-from tidewheel.errors import FencedError
+from tidewheel.errors import FencedError, InputError
 from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Pin, ServerState, StreamState, TableState
 from tidewheel.model.description import TableDescription
+from tidewheel.model.labels import Labels
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.records import Coverage, StreamBatchRecord, TableContents, TableRecord
@@ -63,6 +65,8 @@ class Owner(Protocol):
     @property
     def tenure(self) -> Tenure: ...
     def check_open(self) -> None: ...
+    def table(self, name: str) -> LocalTable: ...
+    def cut(self, names: Sequence[str]) -> dict[str, int]: ...
     def rejects_of(self, table: TableRecord, create: bool) -> LocalTable | None: ...
 
 
@@ -90,6 +94,8 @@ class LocalTable:
         self.loads = Loads(self.publisher, engine.flusher, engine.files, turn)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
         self.pins = Pins(engine.clock)
+        self.derived = LocalDerived(self, contents.derived) if contents.derived is not None else None
+        """Of a derived table: what makes it."""
 
     def recover(self, coverage: Sequence[Coverage], logged: bool, step: Step, shared: bool) -> TableRecovery | None:
         """Bring back what an owner that crashed had acknowledged, if it left a log. Called once, before the table is used."""
@@ -124,6 +130,34 @@ class LocalTable:
             raise self.engine.tenure.ended_by(e) from None
         self.engine.tenure.confirm()
         return done
+
+    def feeding(self, work: Callable[[], T]) -> T:
+        """The same for rows that come from outside, which derived tables do not take."""
+        self.check_fed()
+        return self.as_owner(work)
+
+    def check_fed(self) -> None:
+        """Raises InputError for a derived table."""
+        if self.derived is not None:
+            of = ", ".join(self.derived.sources)
+            raise InputError(f"table {self.spec.name!r} is derived: only a refresh writes to it. Insert into what it is made of: {of}")
+
+    def as_derived(self) -> LocalDerived:
+        """What makes the table; InputError if it is not derived."""
+        self.check_open()
+        if self.derived is None:
+            raise InputError(
+                f"table {self.spec.name!r} is not derived, so there is nothing to refresh; wh.create_derived makes such tables"
+            )
+        return self.derived
+
+    def labels(self) -> Labels:
+        """What changed in each partition, up to the last commit."""
+        found = self.publisher.labels
+        if found is None:
+            with self.engine.commits.still():  # none comes between the look and the first change
+                self.publisher.labels = found = Labels.of(self.engine.catalog.labels(self.record.id))
+        return found
 
     def confirm_ownership(self) -> None:
         """Raises unless the table is open and this process owns it at this moment."""

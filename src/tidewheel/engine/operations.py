@@ -39,12 +39,13 @@ class ListTables(WarehouseOperation[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class DropTable(WarehouseOperation[None]):
-    """Drop a table and its rejects."""
+    """Drop a table and its rejects; with `cascade`, first all tables that are derived from it."""
 
     name: Any
+    cascade: bool = False
 
     def on(self, engine: LocalEngine, progress: Progress | None) -> None:
-        engine.drop(self.name)
+        engine.drop(self.name, self.cascade)
 
 
 # ---- rows into a table ---------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ class Insert(TableDelivery[Ack]):
     on_bad: Any
 
     def on(self, table: LocalTable, rows: Any) -> Ack:
-        return table.as_owner(lambda: table.inserts.insert(rows, self.package, self.on_bad))
+        return table.feeding(lambda: table.inserts.insert(rows, self.package, self.on_bad))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Replace(TableDelivery[Ack]):
     time: Any
 
     def on(self, table: LocalTable, rows: Any) -> Ack:
-        return table.as_owner(lambda: table.replacements.replace(rows, self.time))
+        return table.feeding(lambda: table.replacements.replace(rows, self.time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Stage(TableDelivery[Staged]):
     streamed: ClassVar[bool] = True
 
     def on(self, table: LocalTable, rows: RowStream) -> Staged:
-        return table.as_owner(lambda: table.streams.stage(self.slice_id, rows.batches))
+        return table.feeding(lambda: table.streams.stage(self.slice_id, rows.batches))
 
 
 # ---- rows out of a table -------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ class CommitBatch(TableOperation[Ack]):
     written: tuple[Written, ...] = ()
 
     def on(self, table: LocalTable) -> Ack:
-        return table.as_owner(lambda: table.streams.commit(self.stream, self.run, self.batch, self.slices, self.written))
+        return table.feeding(lambda: table.streams.commit(self.stream, self.run, self.batch, self.slices, self.written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,7 @@ class BeginLoad(TableOperation[Load]):
     """Make a folder for the chunks that tasks will write."""
 
     def on(self, table: LocalTable) -> Load:
+        table.check_fed()
         table.confirm_ownership()  # first: a folder is made
         return table.as_owner(table.loads.begin)
 
@@ -257,7 +259,7 @@ class CommitLoad(TableOperation[Ack]):
     overwrite: bool
 
     def on(self, table: LocalTable) -> Ack:
-        return table.as_owner(lambda: table.loads.commit(self.job, self.written, self.overwrite))
+        return table.feeding(lambda: table.loads.commit(self.job, self.written, self.overwrite))
 
 
 @dataclass(frozen=True, slots=True)

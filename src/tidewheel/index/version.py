@@ -22,7 +22,7 @@ from tidewheel.model.codes import Codes, KeyCoder
 from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Loaded, Row, Scannable
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
-REVERSIBLE = ("replace", "overwrite")
+REVERSIBLE = ("replace", "overwrite", "refresh")
 """Masks for these reasons came with the generation after theirs, and before it nothing was hidden. All others hide for good."""
 
 SETTLED = "settled"

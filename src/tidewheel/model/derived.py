@@ -150,6 +150,8 @@ class RefreshRecord:
     ended: float
     rows_read: int
     rows_written: int
+    computed: int
+    """Partitions."""
     changed: int
     """Partitions whose rows are others than before."""
 

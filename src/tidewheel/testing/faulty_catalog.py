@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from tidewheel.catalog.sql import SqlCatalog
 from tidewheel.catalog.sqlite_file import SqliteFile, sqlite_engine
 from tidewheel.env.faults import CRASHES, Fault, FaultyDisk
 from tidewheel.errors import StorageError
+from tidewheel.model.derived import Definition, Dependency
 from tidewheel.model.records import ChunkRecord, Commit, Lease, TableRecord
 from tidewheel.model.schema import TableSpec
 

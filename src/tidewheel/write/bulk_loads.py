@@ -103,7 +103,7 @@ class Loads:
         with self._replacing, publisher.reserve(seal=False) as reserved, self._removing(reserved) as records:
             generation = reserved.generation
             self._place_all([chunk for one in written for chunk in one.chunks], generation, records)
-            for view in _trees(rest, publisher.shape, generation):
+            for view in trees_of(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
             self._flusher.commits.load(publisher, records, (), reserved, [replace(delivery, generation=generation)])
         publisher.metrics.batches += 1
@@ -163,7 +163,7 @@ class Loads:
             _remove(self._files, folder)
 
 
-def _trees(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
+def trees_of(placed: Sequence[Placed], shape: Shape, generation: int) -> list[TreeView]:
     """Rows as the trees would hold them if they were published with this generation."""
     lanes: dict[tuple[int, bool], list[Run]] = {}
     for server, late, run in placed:

@@ -114,17 +114,19 @@ class Committer:
         publisher: Publisher,
         records: list[ChunkRecord],
         masks: tuple[MaskRecord, ...],
-        reserved: Reservation,
+        reserved: Reservation | None,
         deliveries: Sequence[Delivery] = (),
         refresh: Refresh | None = None,
     ) -> None:
         """Commit chunks that were written, perhaps elsewhere, and masks, in one transaction, then show both in one swap.
 
-        Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two.
+        Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two. Without
+        a reserved generation the table's stays as it is: nothing of its rows changes.
         """
         done = Outcome()
         pending = Pending(publisher, records, masks=masks, deliveries=list(deliveries), refresh=refresh, done=done, reserved=reserved)
-        reserved.handed_over = True
+        if reserved is not None:
+            reserved.handed_over = True
         self._written.put(pending)  # no call in between: nothing interrupts it
         while not done.wait(min(1.0, deadline.left())):
             if not self.thread.is_alive():  # it was closed meanwhile
@@ -284,9 +286,9 @@ class Committer:
         gone = [chunk for chunk in (*publisher.version.chunks, *change.add) if chunk.record.id in change.remove] if change.remove else []
         if step.written.refresh is not None:
             step.written.refresh.done(step.written.refresh.record)
-        publisher.committed(commit.generation, step.written.job, change, commit.servers)
-        if publisher.labels is not None:
+        if publisher.labels is not None:  # before the swap: whoever waited for that plans with these
             publisher.labels = publisher.labels.raised(commit.labels, commit.undone, commit.generation, commit.at)
+        publisher.committed(commit.generation, step.written.job, change, commit.servers)
         left = [last for last in publisher.removed if last > commit.forget]
         publisher.removed = left + [chunk.record.generation_hi for chunk in gone]
         publisher.untidy = publisher.untidy and not change.everywhere

@@ -45,7 +45,7 @@ class Flusher:
     def __init__(self, commits: Committer, files: Store, settings: Settings, clock: Clock) -> None:
         self.commits = commits
         """What becomes of that which is written. It runs for as long as this does."""
-        self._files = files
+        self.files = files
         self._settings = settings
         self._clock = clock
         self._tables: Callable[[], list[Publisher]] = list
@@ -118,7 +118,7 @@ class Flusher:
             self.commits.flush(publisher, records, job)
         except Exception as e:  # whatever it is: the rows stay in memory, inserts and flush() report it, and we try again
             publisher.failed(job, e)
-            remove(self._files, records)
+            remove(self.files, records)
             self._try_again()
 
     def _try_again(self) -> None:
@@ -163,11 +163,11 @@ class Flusher:
             arranger = Arranger(self._settings.leaf_rows)
         try:
             for part in _portions(view, 2 * self._settings.chunk_bytes):
-                record, template = make_chunk(self._files, publisher.table, arranger, part, template, publisher.coders, publisher.shape)
+                record, template = make_chunk(self.files, publisher.table, arranger, part, template, publisher.coders, publisher.shape)
                 records.append(record)
             self._learn(publisher, tree, template)
         except BaseException:
-            remove(self._files, records)
+            remove(self.files, records)
             raise
         finally:
             self._arrangers.append(arranger)

@@ -21,10 +21,10 @@ from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import to_the_end
 from tidewheel.errors import ClosedError, FencedError, StorageError, TidewheelError
 from tidewheel.index.hidden import Hidden
-from tidewheel.model.labels import Labels
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import Change, ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
+from tidewheel.model.labels import Labels
 from tidewheel.model.records import Delivery, MaskRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import is_uneven
