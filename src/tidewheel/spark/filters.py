@@ -38,6 +38,7 @@ from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import nanoseconds
 from tidewheel.read.boxes import EVERYTHING, Boxes, apart, around, both
 from tidewheel.read.condition_bounds import Finder, query_of
+from tidewheel.spark.options import Part
 
 MOST_VALUES = 1000
 """Of an IN list: a longer one only gives an interval."""
@@ -61,10 +62,30 @@ class Ask:
     condition: where.Condition | None = None
     nothing: bool = False
     """No row can match."""
+    part: Part | None = None
+    """Only these rows of the table; None: all that it has now."""
 
-    def query(self, columns: Sequence[str], **more: Any) -> Query:
-        time = None if self.time == (None, None) else self.time
-        return Query(key=self.key, box=self.box, time=time, condition=self.condition, columns=list(columns), **more)
+    def query(self, columns: Sequence[str]) -> Query:
+        """One for everything; `queries` are sharper."""
+        lo, hi = self.time
+        after = upto = None
+        if self.part is not None:
+            after, upto = self.part.after, self.part.upto
+            lo, hi = _overlap(self.time, (self.part.times[0][0], self.part.times[-1][1])) if self.part.times else (1, 0)
+        time = None if (lo, hi) == (None, None) else (lo, hi)
+        return Query(key=self.key, box=self.box, time=time, condition=self.condition, columns=list(columns), after=after, upto=upto)
+
+    def times(self) -> list[tuple[int | None, int | None]]:
+        """The intervals of time that rows can lie in."""
+        if self.part is None:
+            return [self.time]
+        found = (_overlap(self.time, one) for one in self.part.times)
+        return [(lo, hi) for lo, hi in found if lo <= hi]
+
+
+def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> tuple[int, int]:
+    lo, hi = wanted
+    return there[0] if lo is None else max(lo, there[0]), there[1] if hi is None else min(hi, there[1])
 
 
 def ask(spec: TableSpec, filters: Sequence[Filter]) -> tuple[Ask, list[Filter]]:

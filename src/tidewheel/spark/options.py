@@ -51,8 +51,8 @@ STREAM = CREATE | {"streamName": "the name under which batches are counted, if i
 _SPARKS_OWN = ("paths", "checkpointLocation", "queryName", "owner", "location", "provider", "comment", "external", "is_managed_location")
 """What Spark itself adds to the options of a load, a stream or a CREATE TABLE."""
 
-STEP, ASK, SCHEMA, DECODE = INTERNAL = ("tidewheelScan", "tidewheelAsk", "tidewheelSchema", "tidewheelDecode")
-"""Added by our own scans, see `fresh_scans`, and by `ingest`."""
+STEP, ASK, SCHEMA, DECODE, PART = INTERNAL = ("tidewheelScan", "tidewheelAsk", "tidewheelSchema", "tidewheelDecode", "tidewheelPart")
+"""Added by our own scans, see `fresh_scans`, by `ingest`, and by refreshes, which read a `Part` of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,26 @@ class TablePath:
 
     def __str__(self) -> str:
         return f"{self.root}/{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows that a refresh reads of a table, all of which are in chunks."""
+
+    upto: int
+    """The table as it was at this generation."""
+    after: int | None
+    """Only rows that came with a later one."""
+    times: tuple[tuple[int, int], ...]
+    """Only rows of these times: closed intervals in units of the time column, in rising order, apart from each other."""
+
+    def to_option(self) -> str:
+        return json.dumps([self.upto, self.after, self.times])
+
+    @staticmethod
+    def from_option(text: str) -> Part:
+        upto, after, times = json.loads(text)
+        return Part(upto, after, tuple((lo, hi) for lo, hi in times))
 
 
 def check(options: Mapping[str, str], known: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
@@ -64,6 +65,8 @@ class TidewheelSource(DataSource):
         whole = given.get(options.SCHEMA)
         check_wanted(spec, schema if whole is None else StructType.fromJson(json.loads(whole)), nanoseconds)
         step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
+        if (part := given.get(options.PART)) is not None:
+            asked = replace(asked, part=options.Part.from_option(part))
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
     # Not plainly: if this raises, Spark stumbles over a variable of its own, and only the traceback has our sentence.

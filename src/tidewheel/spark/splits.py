@@ -69,7 +69,8 @@ def slots() -> int:
 
 def divide(pin: Pin, ask: Ask, spec: TableSpec, most: int | None = None) -> list[Portion]:
     """The portions of a scan. None at all if there is nothing to read."""
-    chunks = {chunk.id: chunk for chunk in pin.chunks}
+    chunks = {chunk.id: chunk for chunk in pin.chunks if _touches(chunk, ask)}
+    fresh_rows = pin.fresh_rows if ask.part is None else 0
     sizes = {id_: max(1, round(chunk.bytes * _share(chunk, ask, spec))) for id_, chunk in chunks.items()}
     total = sum(sizes.values())
     cores = slots()
@@ -80,20 +81,24 @@ def divide(pin: Pin, ask: Ask, spec: TableSpec, most: int | None = None) -> list
         least = min(range(count), key=lambda n: loads[n][0])
         loads[least] = (loads[least][0] + sizes[id_], [*loads[least][1], replace(chunks[id_], partitions=())])
     loads = [load for load in loads if load[1]]
-    alone = pin.fresh_rows and (not loads or (pin.fresh_bytes > LEAST and len(loads) < most))
+    alone = fresh_rows and (not loads or (pin.fresh_bytes > LEAST and len(loads) < most))
     portions = [Portion(pin.id, pin.generation, part, pin.masks, False) for _, part in loads]
     if alone:  # first: what the owner holds for us in memory is let go soon
         portions.insert(0, Portion(pin.id, pin.generation, (), pin.masks, True))
-    elif pin.fresh_rows:
+    elif fresh_rows:
         portions[min(range(len(loads)), key=lambda n: loads[n][0])].fresh = True
     for number, portion in enumerate(portions):
         portion.number, portion.count = number, len(portions)
     return portions
 
 
+def _touches(chunk: ChunkRecord, ask: Ask) -> bool:
+    return ask.part is None or any(_overlap(times, (chunk.time_lo, chunk.time_hi)) for times in ask.times())
+
+
 def _share(chunk: ChunkRecord, ask: Ask, spec: TableSpec) -> float:
     """About how much of a chunk the question touches, taking its rows to be spread evenly."""
-    share = _overlap(ask.time, (chunk.time_lo, chunk.time_hi))
+    share = sum(_overlap(times, (chunk.time_lo, chunk.time_hi)) for times in ask.times())
     if ask.keys is not None and all(lo == hi for lo, hi in ask.keys):
         return share * min(1.0, len(ask.keys) * 1024 / max(1, chunk.rows))
     if ask.key is not None and spec.direct_key >= 0 and all(bound is None or isinstance(bound, int) for bound in ask.key):
@@ -128,8 +133,10 @@ def _rows(place: TablePath, spec: TableSpec, portion: Portion, ask: Ask, query: 
         yield from connections.table(place).ask(ReadFresh(portion.pin, query))
     if portion.chunks:
         files = _chunk_files(place, spec)
-        for one in (query,) if ask.keys is None else (replace(query, key=keys) for keys in ask.keys):
-            yield from files.query(one, portion.generation, portion.chunks, portion.masks)
+        for times in ask.times():
+            chunks = portion.chunks if ask.part is None else [c for c in portion.chunks if _overlap(times, (c.time_lo, c.time_hi))]
+            for keys in ask.keys or (query.key,):
+                yield from files.query(replace(query, time=times, key=keys), portion.generation, chunks, portion.masks)
 
 
 _files: dict[TablePath, ChunkFiles] = {}

@@ -1,0 +1,118 @@
+"""Spark as the computer of derived tables.
+
+Every run has a session of its own, which costs a millisecond: with the settings that the definition was analysed with, without the views,
+functions and settings of the user's, and without Spark's means for large queries where the input is small. Rows that fit into memory come
+through Arrow, others through `format("tidewheel")`, read by tasks from the chunks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidewheel.engine.compute import SourceRows
+from tidewheel.errors import QueryError, SparkError
+from tidewheel.model.derived import PYTHON, Definition
+from tidewheel.model.schema import TableSpec
+from tidewheel.spark import jvm
+from tidewheel.spark.conf import PUSHDOWN
+from tidewheel.spark.functions import function_of
+from tidewheel.spark.launch import reason
+from tidewheel.spark.options import PART, Part
+from tidewheel.spark.source import FORMAT, install
+from tidewheel.spark.types import TRUNCATE, delivery, read_schema
+
+SMALL = 64 << 20
+"""Stored bytes of a source that are handed to Spark as one Arrow table."""
+
+SHARE = 16 << 20
+"""Stored bytes that are worth a task of a shuffle."""
+
+_PLAIN = {
+    # each of these saves milliseconds that a small refresh does not have; none of them changes an answer
+    "spark.sql.adaptive.enabled": "false",
+    # else Spark turns Arrow into rows of its own on the driver, and sends these to the tasks: three times as long
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    PUSHDOWN: "true",
+}
+
+
+class SparkCompute:
+    """Computes in the Java process of a session that is there. `root`: the folder of the warehouse, for tasks that read chunks."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        if not jvm.is_classic(spark):
+            raise SparkError("derived tables are refreshed in a classic session: give spark=tws.session(), not one of Spark Connect")
+        self._spark = spark
+        self._root = root
+        self._lock = threading.Lock()
+
+    def run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
+        with self._lock, jvm.own_active_session(self._spark):
+            try:
+                return self._run(definition, sources)
+            except PySparkException as e:
+                raise QueryError(f"Spark: {reason(e)}") from e
+
+    def _run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
+        session = self._spark.newSession()
+        size = sum(one.read.bytes for one in sources.values())
+        tasks = max(1, min(4 * self._spark.sparkContext.defaultParallelism, size // SHARE))
+        for name, value in {**_PLAIN, "spark.sql.shuffle.partitions": str(tasks), **dict(definition.conf)}.items():
+            session.conf.set(name, value)
+        for name, one in sources.items():
+            self._frame(session, one).createOrReplaceTempView(name)
+        if definition.language == PYTHON:
+            function = function_of(definition)
+            frame = function(**{name: session.table(name) for name in sources})
+            _check_frame(frame, definition)
+        else:
+            frame = session.sql(definition.text)
+        return in_utc(frame)
+
+    def _frame(self, session: SparkSession, rows: SourceRows) -> DataFrame:
+        schema = source_schema(rows.spec)
+        if rows.keys is not None or rows.read.bytes <= SMALL:
+            deliver = delivery(rows.spec, schema, TRUNCATE)
+            columns = schema.names
+            batches = [deliver(batch) for batch in rows.arrow().select(columns).to_batches()]
+            return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
+        install(session)
+        read = rows.read
+        part = Part(read.upto, read.after, read.times)
+        return (
+            session.read.format(FORMAT)
+            .option("warehouse", str(self._root))
+            .option("table", rows.spec.name)
+            .option("nanoseconds", TRUNCATE)
+            .option("columns", ",".join(f'"{name}"' for name in schema.names))
+            .option(PART, part.to_option())
+            .load()
+        )
+
+
+def source_schema(spec: TableSpec) -> StructType:
+    """The columns of a source as definitions see them. Times finer than a microsecond are cut off."""
+    return read_schema(spec, nanoseconds=TRUNCATE)
+
+
+def in_utc(frame: DataFrame) -> pa.Table:
+    """The rows of a DataFrame; moments are those of UTC, whatever the session's zone."""
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    found = frame.toArrow()
+    return found if found.schema.equals(schema) else found.cast(pa.schema(schema))
+
+
+def _check_frame(frame: object, definition: Definition) -> None:
+    if not isinstance(frame, DataFrame):
+        raise QueryError(f"the function {definition.text} returned {type(frame).__name__}, not a DataFrame")
+
+
