@@ -114,5 +114,3 @@ def in_utc(frame: DataFrame) -> pa.Table:
 def _check_frame(frame: object, definition: Definition) -> None:
     if not isinstance(frame, DataFrame):
         raise QueryError(f"the function {definition.text} returned {type(frame).__name__}, not a DataFrame")
-
-
