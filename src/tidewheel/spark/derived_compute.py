@@ -27,6 +27,7 @@ from tidewheel.spark.functions import function_of
 from tidewheel.spark.launch import reason
 from tidewheel.spark.options import PART, Part
 from tidewheel.spark.source import FORMAT, install
+from tidewheel.spark.spark_sessions import session as new_session
 from tidewheel.spark.types import TRUNCATE, delivery, read_schema
 
 SMALL = 64 << 20
@@ -99,6 +100,18 @@ class SparkCompute:
         )
 
 
+def running_session(spark: SparkSession | None) -> SparkSession:
+    """The session that a user gave, or the one that runs in this process, or a new one of ours."""
+    if spark is not None:
+        return spark
+    return SparkSession.builder.getOrCreate() if jvm.has_context() else new_session()
+
+
+def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
+    """Spark, for the derived tables of a warehouse."""
+    return SparkCompute(running_session(spark), root)
+
+
 def source_schema(spec: TableSpec) -> StructType:
     """The columns of a source as definitions see them. Times finer than a microsecond are cut off."""
     return read_schema(spec, nanoseconds=TRUNCATE)
@@ -114,5 +127,3 @@ def in_utc(frame: DataFrame) -> pa.Table:
 def _check_frame(frame: object, definition: Definition) -> None:
     if not isinstance(frame, DataFrame):
         raise QueryError(f"the function {definition.text} returned {type(frame).__name__}, not a DataFrame")
-
-
