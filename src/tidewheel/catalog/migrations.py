@@ -138,7 +138,7 @@ CREATE TABLE refreshes (
 CREATE UNIQUE INDEX refreshes_by_job ON refreshes (table_id, job);
 CREATE TABLE refreshed (
     table_id INTEGER NOT NULL REFERENCES tables (id) ON DELETE CASCADE, partition BIGINT NOT NULL, refresh BIGINT NOT NULL,
-    PRIMARY KEY (table_id, partition), FOREIGN KEY (table_id, refresh) REFERENCES refreshes (table_id, refresh));
+    PRIMARY KEY (table_id, partition));
 CREATE INDEX refreshed_by ON refreshed (table_id, refresh);
 INSERT INTO partitions
     SELECT p.table_id, p.partition, max(c.generation_hi), 0, 0

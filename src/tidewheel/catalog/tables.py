@@ -263,6 +263,5 @@ refreshed = Table(
     _table_id(),
     _int64("partition", key=True),
     _int64("refresh"),
-    ForeignKeyConstraint(["table_id", "refresh"], ["refreshes.table_id", "refreshes.refresh"]),
 )
 Index("refreshed_by", refreshed.c.table_id, refreshed.c.refresh)

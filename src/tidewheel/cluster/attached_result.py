@@ -90,7 +90,7 @@ class AttachedResult(Result):
         left = self._seconds  # of waiting for the owner; what the caller does meanwhile is not the query's time
         word: Any = None
         try:
-            while not isinstance(word, ask.End):
+            while not isinstance(word, ask.NoMoreRows):
                 self._check()
                 request = ask.Read(self._answer.result, reading, word is None, whole, window)
                 began = monotonic()

@@ -241,7 +241,7 @@ class Handlers:
                     break
                 yield batch, None
         if last is None:
-            yield None, ask.End(held.result.stats)
+            yield None, ask.NoMoreRows(held.result.stats)
         else:
             held.readings[request.reading] = reading  # first: as soon as this is said, the next window may be asked for
             yield last, ask.More()

@@ -197,7 +197,7 @@ class AskPinned(ResultRequest):
 
 @dataclass(frozen=True, slots=True)
 class Read(ResultRequest):
-    """The next rows of one reading of a result, about `window` bytes of them (0: all); then `More` or `End`."""
+    """The next rows of one reading of a result, about `window` bytes of them (0: all); then `More` or `NoMoreRows`."""
 
     reading: int
     begin: bool
@@ -211,7 +211,7 @@ class More:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class NoMoreRows:
     """There are no more rows."""
 
     stats: Stats

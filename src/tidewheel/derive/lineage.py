@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tidewheel.derive.bounds import EVERYTHING, Bounds, outward, to_ns
 from tidewheel.model.derived import RefreshedPartition
-from tidewheel.model.labels import Labels
+from tidewheel.model.partition_labels import Labels
 from tidewheel.model.partitions import Partitions
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 

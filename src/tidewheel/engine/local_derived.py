@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import secrets
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ from tidewheel.model.derived import (
     RefreshRecord,
     SourceRead,
 )
-from tidewheel.model.labels import Labels
+from tidewheel.model.partition_labels import Labels
 from tidewheel.model.pieces import GENERATION_HI, TMAX, TMIN
 from tidewheel.model.query import Query, pair
 from tidewheel.model.times import INT64_MAX, INT64_MIN
@@ -90,8 +89,6 @@ class LocalDerived:
         assert definition is not None
         self._table = table
         self.definition = definition
-        self._lock = threading.Lock()
-        """Held by one commit at a time."""
         spec = table.spec
         begin = INT64_MIN if definition.begin is None else spec.partitions.start(spec.partitions.number(definition.begin))
         self._division = Division(spec.partitions, spec.time.unit, max(begin, INT64_MIN))
@@ -226,7 +223,7 @@ class LocalDerived:
         accepted = table.acceptor.accept(rows, "error")
         new = pa.Table.from_batches(accepted.batches, table.spec.schema)
         self._check_inside(new, plan)
-        with holding(self._lock, f"another refresh of table {table.spec.name!r} is being committed; nothing was changed"):
+        with holding(table.engine.refreshing, "another refresh is being committed, or a backup begins; nothing was changed"):
             if (done := next((one for one in self._contents.refreshes if one.job == plan.job), None)) is not None:
                 return RefreshOutcome(done.refresh, publisher.version.generation, done.computed, done.changed, done.rows_written)
             self._check_plan(plan)

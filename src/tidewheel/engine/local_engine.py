@@ -78,6 +78,8 @@ class LocalEngine:
         self._closed = False
         self._closing = False
         self._lock = threading.Lock()
+        self.refreshing = threading.Lock()
+        """Held while a refresh is committed, and by a backup that looks at all tables: no derived table is ahead of its sources."""
         self._leaving: threading.Thread | None = None
         self._condemned: weakref.WeakSet[ChunkLike] = weakref.WeakSet()
         """Chunks that left their table and that something still reads."""

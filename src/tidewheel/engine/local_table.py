@@ -20,7 +20,7 @@ from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Pin, ServerState, StreamState, TableState
 from tidewheel.model.description import TableDescription
-from tidewheel.model.labels import Labels
+from tidewheel.model.partition_labels import Labels
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query
 from tidewheel.model.records import Coverage, StreamBatchRecord, TableContents, TableRecord
@@ -59,6 +59,7 @@ class Owner(Protocol):
     commits: Committer
     files: LocalFiles
     epoch: int
+    refreshing: threading.Lock
 
     @property
     def catalog(self) -> CatalogReader: ...

@@ -21,6 +21,7 @@ from pathlib import Path
 from tidewheel.catalog.migrations import made_by
 from tidewheel.chunk import names
 from tidewheel.engine.local_engine import LocalEngine
+from tidewheel.env.deadline import holding
 from tidewheel.env.disk import Disk
 from tidewheel.env.folder_lock import hold
 from tidewheel.env.local_files import LocalFiles
@@ -55,7 +56,8 @@ def backup(
     target.make_root()
     with hold(str(place), shared=False):
         before = _before(target)
-        with engine.commits.keeping():  # what a table had at the cut, it has at the pin
+        # what a table had at the cut, it has at the pin; and no table is derived from what came after the cut
+        with holding(engine.refreshing, "a refresh is being committed; no backup was made"), engine.commits.keeping():
             upto = _cut(engine)
             with engine.still() as tables:
                 pinned = [table.publisher.version for table in tables]

@@ -23,7 +23,7 @@ Box = Mapping[str, Interval]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Boxes:
     """Where the rows of a condition are."""
 
     boxes: tuple[Box, ...]
@@ -31,24 +31,24 @@ class Bounds:
     """Every row in the boxes satisfies the condition."""
 
 
-EVERYTHING = Bounds(({},), True)
-NOTHING = Bounds((), True)
-UNKNOWN = Bounds(({},), False)
+EVERYTHING = Boxes(({},), True)
+NOTHING = Boxes((), True)
+UNKNOWN = Boxes(({},), False)
 """Of a condition that is not understood."""
 
 
-def both(a: Bounds, b: Bounds) -> Bounds:
+def both(a: Boxes, b: Boxes) -> Boxes:
     """Of rows that satisfy both conditions."""
     if len(a.boxes) * len(b.boxes) > MOST_BOXES:
         a, b = (_hull(a), b) if len(a.boxes) > len(b.boxes) else (a, _hull(b))
     met = [box for one in a.boxes for two in b.boxes if (box := _meet(one, two)) is not None]
-    return Bounds(tuple(met), a.exact and b.exact)
+    return Boxes(tuple(met), a.exact and b.exact)
 
 
-def either(a: Bounds, b: Bounds) -> Bounds:
+def either(a: Boxes, b: Boxes) -> Boxes:
     """Of rows that satisfy one of them."""
     joined, even = apart(a.boxes + b.boxes)
-    return Bounds(tuple(joined), even and a.exact and b.exact)
+    return Boxes(tuple(joined), even and a.exact and b.exact)
 
 
 def _meet(a: Box, b: Box) -> Box | None:
@@ -83,8 +83,8 @@ def around(boxes: Iterable[Box]) -> Box:
     return {} if whole is None else whole
 
 
-def _hull(bounds: Bounds) -> Bounds:
-    return bounds if len(bounds.boxes) < 2 else Bounds((around(bounds.boxes),), False)
+def _hull(bounds: Boxes) -> Boxes:
+    return bounds if len(bounds.boxes) < 2 else Boxes((around(bounds.boxes),), False)
 
 
 def apart(boxes: Iterable[Box]) -> tuple[list[Box], bool]:

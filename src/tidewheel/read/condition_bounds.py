@@ -21,7 +21,7 @@ from tidewheel.model.coders import key_coder
 from tidewheel.model.query import Query, pair
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
-from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Bounds, Box, apart, both, either
+from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Box, Boxes, apart, both, either
 
 _MOST_VALUES = 1000
 """Of a list of values that are looked at one by one."""
@@ -30,12 +30,12 @@ _LARGE = 1 << 53
 """From here on a float does not stand for one whole number alone, and who compares the two may round."""
 
 
-def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Bounds:
+def bounds_of(condition: where.Condition | None, spec: TableSpec) -> Boxes:
     """The boxes of a condition, which may read any column of the table."""
     return EVERYTHING if condition is None else Finder(spec).bounds_of(condition)
 
 
-def queries_of(bounds: Bounds, spec: TableSpec, **more: Any) -> list[Query]:
+def queries_of(bounds: Boxes, spec: TableSpec, **more: Any) -> list[Query]:
     """One query for each box."""
     return [query_of(spec, box, **more) for box in bounds.boxes]
 
@@ -117,11 +117,11 @@ class Finder:
         self._key = None if isinstance(spec.key, (ZOrder, Ip)) else spec.key.column
         self._coder = None if self._key is None or self._key in self._whole else key_coder(spec)  # every whole number can be a bound
 
-    def bounds_of(self, condition: where.Condition | None) -> Bounds:
+    def bounds_of(self, condition: where.Condition | None) -> Boxes:
         """The boxes of a condition, which may read any column of the table."""
         return self.divided(condition)[0]
 
-    def divided(self, condition: where.Condition | None) -> tuple[Bounds, where.Condition | None]:
+    def divided(self, condition: where.Condition | None) -> tuple[Boxes, where.Condition | None]:
         """The boxes of a condition, and what of it the rows in them must still be asked; None if that is nothing."""
         bounds, rest = EVERYTHING, list[where.Condition]()
         for one in where.conjuncts(condition):
@@ -132,9 +132,9 @@ class Finder:
         boxes, even = apart(bounds.boxes)
         possible = [self._possible(box) for box in boxes]
         if any(after is not before for after, before in zip(possible, boxes, strict=True)):
-            return Bounds(tuple(apart(possible)[0]), False), condition
+            return Boxes(tuple(apart(possible)[0]), False), condition
         exact = bounds.exact and even
-        return Bounds(tuple(boxes), exact), None if exact else where.all_of(rest)
+        return Boxes(tuple(boxes), exact), None if exact else where.all_of(rest)
 
     def _possible(self, box: Box) -> Box:
         """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""
@@ -146,7 +146,7 @@ class Finder:
             return {column: interval for column, interval in box.items() if column != self._key}
         return box
 
-    def find(self, condition: where.Condition, negated: bool) -> Bounds:
+    def find(self, condition: where.Condition, negated: bool) -> Boxes:
         match condition:
             case where.Negation(of):
                 return self.find(of, not negated)
@@ -154,7 +154,7 @@ class Finder:
                 a, b = self.find(left, negated), self.find(right, negated)
                 return both(a, b) if isinstance(condition, where.Both) != negated else either(a, b)
             case where.IsNull(column) if column in self._never_null:
-                return EVERYTHING if negated else Bounds((), True)
+                return EVERYTHING if negated else Boxes((), True)
             case where.Comparison(column, op, value) if column in self._never_null:
                 return self._compared(column, where.INVERSE[op] if negated else op, value)
             case where.OneOf(column, values) if column in self._never_null and not negated:
@@ -163,7 +163,7 @@ class Finder:
                 return self._begins(column, text)
         return UNKNOWN
 
-    def _one_of(self, column: str, values: pa.Array) -> Bounds:
+    def _one_of(self, column: str, values: pa.Array) -> Boxes:
         type_ = self._types[column]
         alike = not pa.types.is_floating(type_)  # who looks for one of several floats may tell -0.0 from 0.0, or round them first
         if not alike and values.type != type_:
@@ -175,27 +175,27 @@ class Finder:
         if any(not box for box in boxes):
             return UNKNOWN
         joined, even = apart(boxes)
-        return Bounds(tuple(joined), alike and even and all(one.exact for one in found))
+        return Boxes(tuple(joined), alike and even and all(one.exact for one in found))
 
-    def _begins(self, column: str, text: str) -> Bounds:
+    def _begins(self, column: str, text: str) -> Boxes:
         if column == self._address or not text:  # the order of addresses is not that of their texts
             return UNKNOWN
-        return Bounds(({column: (text, where.after(text))},), False)
+        return Boxes(({column: (text, where.after(text))},), False)
 
-    def _between_ends(self, column: str, values: pa.Array) -> Bounds:
+    def _between_ends(self, column: str, values: pa.Array) -> Boxes:
         """Of a long list only the ends are looked at."""
         t = pa.types
         if column == self._address or not (t.is_integer(values.type) or t.is_timestamp(values.type) or t.is_string(values.type)):
             return UNKNOWN
         ends = pc.min_max(values)
         whole = both(self._compared(column, where.AT_LEAST, ends["min"]), self._compared(column, where.AT_MOST, ends["max"]))
-        return Bounds(whole.boxes, False)
+        return Boxes(whole.boxes, False)
 
-    def _compared(self, column: str, op: str, value: pa.Scalar) -> Bounds:
+    def _compared(self, column: str, op: str, value: pa.Scalar) -> Boxes:
         type_ = self._types[column]
         if column == self._address:
             address = _address(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
-            return Bounds(({column: (address, address)},), False) if op == where.EQUAL and address is not None else UNKNOWN
+            return Boxes(({column: (address, address)},), False) if op == where.EQUAL and address is not None else UNKNOWN
         if column in self._whole:
             axis = self._axes[column]
             ends = _time_ends(value, axis) if axis is not None and not pa.types.is_integer(type_) else _whole_ends(value)
@@ -232,20 +232,20 @@ def _whole_ends(value: pa.Scalar) -> tuple[int, int] | None:
     return None
 
 
-def _whole(column: str, op: str, first: int, last: int) -> Bounds:
+def _whole(column: str, op: str, first: int, last: int) -> Boxes:
     """Of numbers that have neighbours: every interval can be closed."""
     match op:
         case "=":
-            return Bounds(({column: (first, last)},) if first <= last else (), True)
+            return Boxes(({column: (first, last)},) if first <= last else (), True)
         case ">=":
-            return Bounds(({column: (first, None)},), True)
+            return Boxes(({column: (first, None)},), True)
         case ">":
-            return Bounds(({column: (last + 1, None)},), True)
+            return Boxes(({column: (last + 1, None)},), True)
         case "<=":
-            return Bounds(({column: (None, last)},), True)
+            return Boxes(({column: (None, last)},), True)
         case "<":
-            return Bounds(({column: (None, first - 1)},), True)
-    return Bounds(({column: (None, first - 1)}, {column: (last + 1, None)}), True)
+            return Boxes(({column: (None, first - 1)},), True)
+    return Boxes(({column: (None, first - 1)}, {column: (last + 1, None)}), True)
 
 
 def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
@@ -265,7 +265,7 @@ def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
     return None
 
 
-def _dense(column: str, op: str, bound: Any) -> Bounds:
+def _dense(column: str, op: str, bound: Any) -> Boxes:
     """Of values without neighbours: an open end is closed, and lets one value too much in."""
     above, below = bound, bound
     if isinstance(bound, float) and op in (where.MORE, where.LESS):
@@ -273,4 +273,4 @@ def _dense(column: str, op: str, bound: Any) -> Bounds:
     exact = op in (where.EQUAL, where.AT_LEAST, where.AT_MOST) or isinstance(bound, float) and math.isfinite(bound) and op != where.UNEQUAL
     lo = bound if op in (where.EQUAL, where.AT_LEAST) else above if op == where.MORE else None
     hi = bound if op in (where.EQUAL, where.AT_MOST) else below if op == where.LESS else None
-    return Bounds(({} if op == where.UNEQUAL else {column: (lo, hi)},), exact)
+    return Boxes(({} if op == where.UNEQUAL else {column: (lo, hi)},), exact)

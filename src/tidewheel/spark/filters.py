@@ -1,6 +1,6 @@
 """Spark's filters as a question to a table: conditions, and the bounds of key and time that follow from them.
 
-Bounds prune regions and leaves, conditions decide row by row. No row that Spark would keep is lost; of a filter that is taken no other row
+Boxes prune regions and leaves, conditions decide row by row. No row that Spark would keep is lost; of a filter that is taken no other row
 gets through, and Spark need not look again. Only types whose comparison is known to be the same are taken: null is neither true nor
 false, NaN equals itself and is the greatest number, text is compared byte by byte. All else is left to Spark.
 """
@@ -36,7 +36,7 @@ from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import nanoseconds
-from tidewheel.read.boxes import EVERYTHING, Bounds, apart, around, both
+from tidewheel.read.boxes import EVERYTHING, Boxes, apart, around, both
 from tidewheel.read.condition_bounds import Finder, query_of
 from tidewheel.spark.options import Part
 
@@ -109,7 +109,7 @@ def ask(spec: TableSpec, filters: Sequence[Filter]) -> tuple[Ask, list[Filter]]:
     return _asked(spec, bounds, where.all_of(deciding)), left
 
 
-def _asked(spec: TableSpec, bounds: Bounds, condition: where.Condition | None) -> Ask:
+def _asked(spec: TableSpec, bounds: Boxes, condition: where.Condition | None) -> Ask:
     if not bounds.boxes:
         return Ask(nothing=True)
     query = query_of(spec, around(bounds.boxes))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidewheel.model.conditions import Condition
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.boxes import Bounds
+from tidewheel.read.boxes import Boxes
 from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
@@ -50,7 +50,7 @@ class Asked:
     schema: pa.Schema
     condition: Condition | None
     """None: the bounds say it all."""
-    bounds: Bounds
+    bounds: Boxes
     totals: Totals | None
     """What the rows are to come to, if it is not the rows themselves that are asked for. Then `columns` are those that it takes."""
     limit: int | None
@@ -119,7 +119,7 @@ class Prepared:
     limit: int | None
     form: Form | None
     """The prepared condition."""
-    box: Callable[[Given], Bounds] | None
+    box: Callable[[Given], Boxes] | None
     """The bounds of the condition, where the condition is nothing but a box."""
     finder: Finder
     parameters: int

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.duck.nodes import comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.schema import ColumnKey, TableSpec
-from tidewheel.read.boxes import NOTHING, Bounds, Interval
+from tidewheel.read.boxes import NOTHING, Boxes, Interval
 from tidewheel.sql import constants
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
 from tidewheel.sql.parameters import Parameters, value_of
@@ -58,7 +58,7 @@ class Reader:
         """Parameters, by name or number."""
 
     @property
-    def box(self) -> Callable[[Given], Bounds] | None:
+    def box(self) -> Callable[[Given], Boxes] | None:
         """If what was read is nothing but ends of key and time joined by AND, and both are whole numbers: how to find the box that says
         the same. Most conditions are like that, and it is the shorter way to what `Finder` finds."""
         ends = self._ends
@@ -130,7 +130,7 @@ class Reader:
         return lambda given: read(given.constants[place])
 
 
-def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
+def _box(ends: list[tuple[str, str, Form]], given: Given) -> Boxes:
     box: dict[str, Interval] = {}
     for column, op, form in ends:
         value = form(given)
@@ -144,7 +144,7 @@ def _box(ends: list[tuple[str, str, Form]], given: Given) -> Bounds:
         if lo is not None and hi is not None and lo > hi:
             return NOTHING
         box[column] = lo, hi
-    return Bounds((box,), True)
+    return Boxes((box,), True)
 
 
 def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -> Form:

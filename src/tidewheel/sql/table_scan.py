@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.model.conditions import Condition, columns_of
 from tidewheel.model.query import Plan, Stats
-from tidewheel.read.boxes import Bounds, both
+from tidewheel.read.boxes import Boxes, both
 from tidewheel.read.condition_bounds import Finder, queries_of
 from tidewheel.read.condition_mask import kept
 from tidewheel.read.limits import Cancellable
@@ -30,7 +30,7 @@ class TableScan:
         condition: Condition | None,
         keep: Keep | None = None,
         narrow: Condition | None = None,
-        bounds: Bounds | None = None,
+        bounds: Boxes | None = None,
         parts: Mapping[str, str] | None = None,
         **limits: Any,
     ) -> None:
@@ -49,7 +49,7 @@ class TableScan:
             finder = Finder(spec)
             bounds, rest = finder.divided(condition)
             if narrow is not None:
-                bounds = both(bounds, Bounds(finder.bounds_of(narrow).boxes, True))
+                bounds = both(bounds, Boxes(finder.bounds_of(narrow).boxes, True))
                 rest = condition if rest is None and not bounds.exact else rest
         undecided = rest is not None
         self._keep = keep if undecided else None

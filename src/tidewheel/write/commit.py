@@ -29,10 +29,10 @@ from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
-from tidewheel.write.labels import labels_of, undone_by
 from tidewheel.write.pending import Pending, Refresh, Room, failing, remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.tidy import EVERYWHERE, change_of
+from tidewheel.write.touched import labels_of, undone_by
 
 MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, KeyCoder], ChunkLike]
 """The chunk behind a catalog row, for a table of this spec and shape whose codes this coder made."""

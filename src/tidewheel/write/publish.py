@@ -24,7 +24,7 @@ from tidewheel.index.hidden import Hidden
 from tidewheel.index.tree import Tree, TreeView
 from tidewheel.index.version import Change, ChunkLike, ChunkSet, Version
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.labels import Labels
+from tidewheel.model.partition_labels import Labels
 from tidewheel.model.records import Delivery, MaskRecord, ServerRecord, TableRecord
 from tidewheel.settings import Settings
 from tidewheel.write.dispatch import is_uneven

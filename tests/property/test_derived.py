@@ -1,0 +1,279 @@
+"""Random DAGs of derived tables under random inserts, replacements, refreshes, deaths and restores, with DuckDB as the computer.
+
+What always holds: every partition of every derived table has the rows of its query over its sources at the generations that its vector
+names, whatever was interrupted. And after a pass, every table has the rows of its query over the sources as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hypothesis import note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+import tidewheel as tw
+from tests.conftest import examples
+from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe, Row, counted, recipe, rows_of, table_of
+from tidewheel.engine.compute import SourceRows
+from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
+from tidewheel.engine.refresher import clipped, refresh
+from tidewheel.engine.source_reading import Reading, SourceGone
+from tidewheel.errors import ConflictError
+from tidewheel.model.derived import RECOMPUTE, SPARK_SQL, Definition, RefreshPlan
+from tidewheel.model.partitions import interval
+from tidewheel.model.schema import make_spec
+from tidewheel.testing.abandon import abandon
+from tidewheel.testing.duck_compute import DuckCompute
+from tidewheel.testing.probe import Probe, engine_of
+
+BASES = ("a", "b")
+seeds = st.integers(0, 2**32)
+
+
+class InterruptedRefresh(Exception):
+    """A computer that dies."""
+
+
+class DerivedMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp(prefix="tidewheel-derived-")
+        self.roots = 0
+        self.duck = DuckCompute()
+        self.bases = {name: BaseOracle() for name in BASES}
+        self.recipes: dict[str, Recipe] = {}
+        self.seen: dict[str, dict[int, list[Row]]] = {}
+        """Of derived tables: their rows at each generation."""
+        self.plans: list[RefreshPlan] = []
+        """Of a refresher that takes its time."""
+        self.wh: tw.Warehouse | None = None
+
+    @initialize(seed=seeds, servers=st.sampled_from([1, 2]), bytes_=st.sampled_from([4096, 1 << 20]))
+    def create(self, seed: int, servers: int, bytes_: int) -> None:
+        self.rng = random.Random(seed)
+        self.settings = tw.Settings(indexing_servers=servers, chunk_bytes=bytes_, leaf_rows=16)
+        self.wh = tw.open(self.root, settings=self.settings)
+        for name in BASES:
+            self.wh.create_table(name, SCHEMA, time="ts", key="k", partition=self.rng.choice(["1 hour", "1 day"]))
+        for name in ("d1", "d2", "d3", "d4")[: self.rng.randint(1, 4)]:
+            self.derive(name)
+
+    @property
+    def root(self) -> str:
+        return f"{self.folder}/wh{self.roots}"
+
+    def derive(self, name: str) -> None:
+        """A table of those that there are, of the last one more often than not: DAGs are to be deep."""
+        known = [*BASES, *self.recipes]
+        made = recipe(self.rng, name, known[-2:] if self.recipes and self.rng.random() < 0.6 else known)
+        note(f"{name}: {made.sql} in {made.partition}")
+        assert self.wh is not None
+        spec = make_spec(name, SCHEMA, time="ts", key="k", partition=made.partition)
+        definition = Definition(SPARK_SQL, made.sql, "", made.modes)
+        bounds = tuple((source, one.to_json()) for source, one in zip(made.sources, made.bounds, strict=True))
+        engine_of(self.wh).do(CreateDerived(spec, definition, bounds, "error"))
+        self.recipes[name] = made
+        self.seen[name] = {0: []}
+
+    # ---- the sources change -----------------------------------------------------------------------------
+
+    def random_rows(self, many: int, lo: int = 0, hi: int = 4 * DAY) -> list[Row]:
+        some = [self.rng.randint(lo, hi) for _ in range(max(1, many // 4))]
+        times = [self.rng.choice(some) + self.rng.randint(0, HOUR // 4) for _ in range(many)]
+        return [(min(max(t, lo), hi), self.rng.randint(0, 4), self.rng.randint(-9, 9)) for t in times]
+
+    @rule(base=st.sampled_from(BASES), many=st.sampled_from([1, 3, 20, 120]), narrow=st.booleans())
+    def insert(self, base: str, many: int, narrow: bool) -> None:
+        assert self.wh is not None
+        lo = self.rng.randint(0, 4 * DAY) if narrow else 0
+        rows = self.random_rows(many, lo, lo + HOUR if narrow else 4 * DAY)
+        ack = self.wh.table(base).insert(table_of(rows))
+        self.bases[base].insert(rows, ack.generation)
+
+    @rule(base=st.sampled_from(BASES))
+    def insert_a_package_twice(self, base: str) -> None:
+        assert self.wh is not None
+        rows = self.random_rows(5)
+        name = f"package {self.rng.random()}"
+        ack = self.wh.table(base).insert(table_of(rows), package=name)
+        assert self.wh.table(base).insert(table_of(rows), package=name).duplicate
+        self.bases[base].insert(rows, ack.generation)
+
+    @rule(base=st.sampled_from(BASES), many=st.sampled_from([0, 2, 30]), wide=st.booleans())
+    def replace(self, base: str, many: int, wide: bool) -> None:
+        assert self.wh is not None
+        lo = 0 if wide else self.rng.randint(0, 4 * DAY)
+        hi = 4 * DAY if wide else lo + self.rng.randint(0, 5 * HOUR)
+        rows = self.random_rows(many, lo, hi)
+        ack = self.wh.table(base).replace(table_of(rows), time=(lo, hi))
+        self.bases[base].replace(rows, lo, hi, ack.generation)
+
+    @rule(base=st.sampled_from(BASES))
+    def flush(self, base: str) -> None:
+        assert self.wh is not None
+        self.wh.table(base).flush()
+
+    # ---- refreshes --------------------------------------------------------------------------------------
+
+    def remember(self) -> None:
+        assert self.wh is not None
+        for name in self.recipes:
+            table = self.wh.table(name)
+            self.seen[name][Probe(table).version.generation] = rows_of(table.query().to_arrow())
+
+    @rule(most=st.sampled_from([1, 20_000, 1 << 29]))
+    def refresh_all(self, most: int) -> None:
+        """A whole pass, after which nothing is stale and everything is as if it were computed from scratch."""
+        assert self.wh is not None
+        self.pass_over(self.duck)
+        rows = {name: oracle.at(1 << 61) for name, oracle in self.bases.items()}
+        for name, made in self.recipes.items():
+            rows[name] = made.rows(*(rows[source] for source in made.sources))
+            found = rows_of(self.wh.table(name).query().to_arrow())
+            assert counted(found) == counted(rows[name]), name
+            assert self.plan(name) is None
+
+    def pass_over(self, compute: DuckCompute, names: Sequence[str] | None = None, **how: Any) -> None:
+        assert self.wh is not None
+        for name in self.recipes if names is None else names:  # one after the other: each generation is to be seen
+            report = refresh(engine_of(self.wh), compute, [name], **how)
+            self.remember()
+            for one in report.tables:
+                if one.cause is not None:
+                    raise one.cause
+
+    @precondition(lambda self: self.recipes)
+    @rule(full=st.booleans(), narrow=st.booleans())
+    def refresh_one(self, full: bool, narrow: bool) -> None:
+        lo = self.rng.randint(0, 4 * DAY)
+        self.pass_over(self.duck, [self.rng.choice(list(self.recipes))], full=full, time=(lo, lo + DAY) if narrow else None)
+
+    @rule(base=st.sampled_from(BASES), many=st.sampled_from([1, 30]))
+    def refresh_while_rows_come(self, base: str, many: int) -> None:
+        def late(definition: Definition, sources: Mapping[str, SourceRows]) -> None:
+            for one in sources.values():
+                one.arrow()  # read, then there is more
+            if self.rng.random() < 0.5:
+                self.insert(base, many, True)
+
+        meddling = DuckCompute(late)
+        try:
+            self.pass_over(meddling)
+        finally:
+            meddling.close()
+
+    @rule()
+    def refresh_that_fails(self) -> None:
+        def fail(definition: Definition, sources: Mapping[str, SourceRows]) -> None:
+            if self.rng.random() < 0.5:
+                raise InterruptedRefresh
+
+        failing = DuckCompute(fail)
+        try:
+            with contextlib.suppress(InterruptedRefresh):
+                self.pass_over(failing)
+        finally:
+            failing.close()
+            self.remember()
+
+    # ---- a refresher that takes its time ----------------------------------------------------------------
+
+    def plan(self, name: str, mode: str = "", most: int = 1 << 29) -> RefreshPlan | None:
+        assert self.wh is not None
+        return engine_of(self.wh).table(name).do(PlanRefresh(mode=mode, most_bytes=most))
+
+    @precondition(lambda self: self.recipes and len(self.plans) < 3)
+    @rule(most=st.sampled_from([1, 20_000]))
+    def plan_now(self, most: int) -> None:
+        plan = self.plan(self.rng.choice(list(self.recipes)), RECOMPUTE, most)
+        if plan is not None:
+            self.plans.append(plan)
+
+    @precondition(lambda self: self.plans)
+    @rule(twice=st.booleans())
+    def commit_later(self, twice: bool) -> None:
+        """What was planned is computed now. If somebody was faster, or the sources cannot be read any more as they were, nothing changes."""
+        assert self.wh is not None
+        plan = self.plans.pop(self.rng.randrange(len(self.plans)))
+        engine = engine_of(self.wh)
+        try:
+            reading = Reading(engine)
+            sources = {read.table: reading.source(read) for read in plan.sources}
+            definition = Definition(SPARK_SQL, self.recipes[plan.table].sql, "", (plan.mode,))
+            rows = clipped(self.duck.run(definition, sources), engine.table(plan.table).spec, plan.intervals)
+            delivery = CommitRefresh(plan, None, rows.num_rows, time.time())
+            first = engine.table(plan.table).give(delivery, rows)
+            if twice:
+                assert engine.table(plan.table).give(delivery, rows).refresh == first.refresh
+        except (ConflictError, SourceGone) as e:
+            note(f"not committed: {e}")
+        self.remember()
+
+    # ---- the end of processes ---------------------------------------------------------------------------
+
+    @rule()
+    def die(self) -> None:
+        """What was acknowledged is there again; what was planned can still be committed to the next owner."""
+        assert self.wh is not None
+        abandon(self.wh)
+        self.wh = tw.open(self.root, settings=self.settings)
+
+    @rule()
+    def reopen(self) -> None:
+        assert self.wh is not None
+        self.wh.close()
+        self.wh = tw.open(self.root, settings=self.settings)
+
+    @rule()
+    def restore(self) -> None:
+        """Go on with a copy."""
+        assert self.wh is not None
+        self.wh.backup(f"{self.folder}/backup{self.roots}")
+        self.wh.close()
+        old, self.roots = self.roots, self.roots + 1
+        tw.restore(f"{self.folder}/backup{old}", self.root)
+        self.wh = tw.open(self.root, settings=self.settings)
+        self.plans.clear()
+
+    # ---- what always holds ------------------------------------------------------------------------------
+
+    @invariant()
+    def every_partition_is_its_query_at_its_vector(self) -> None:
+        if self.wh is None:
+            return
+        for name, made in self.recipes.items():
+            probe = Probe(self.wh.table(name))
+            found = counted(rows_of(probe.query().to_arrow()))
+            expected = counted([])
+            derived = probe.local.as_derived()._refreshed
+            for start, vector in zip(derived.starts.tolist(), derived.vectors.tolist(), strict=True):
+                lo, hi = interval(probe.spec.partitions, start)
+                sources = [self.source_at(source, generation) for source, generation in zip(made.sources, vector, strict=True)]
+                expected += counted([row for row in made.rows(*sources) if lo <= row[0] < hi])
+            assert found == expected, f"{name}: {found - expected} too much, {expected - found} missing"
+
+    def source_at(self, name: str, generation: int) -> list[Row]:
+        if name in self.bases:
+            return self.bases[name].at(generation)
+        known = self.seen[name]
+        return known[max(one for one in known if one <= generation)]
+
+    def teardown(self) -> None:
+        try:
+            if self.wh is not None:
+                assert self.wh.check().ok
+                self.wh.close()
+        finally:
+            self.duck.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def test_every_partition_is_its_query_at_its_vector() -> None:
+    run_state_machine_as_test(DerivedMachine, settings=settings(max_examples=examples(60), stateful_step_count=12))
