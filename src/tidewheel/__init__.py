@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.release import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tidewheel.derived import Derived, bounds
+    from tidewheel.derived_table import Derived, bounds
     from tidewheel.errors import (
         BadRowsError,
         CorruptionError,
@@ -36,8 +36,8 @@ _HOMES = {
     "open": "tidewheel.warehouse",
     "Warehouse": "tidewheel.warehouse",
     "Table": "tidewheel.table",
-    "Derived": "tidewheel.derived",
-    "bounds": "tidewheel.derived",
+    "Derived": "tidewheel.derived_table",
+    "bounds": "tidewheel.derived_table",
     "Result": "tidewheel.read.result",
     "Ack": "tidewheel.model.delivery",
     "Settings": "tidewheel.settings",

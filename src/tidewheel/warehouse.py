@@ -22,13 +22,12 @@ from tidewheel.settings import Settings
 from tidewheel.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tidewheel.derive.explanation import Explanation
-    from tidewheel.derived import Derived
+    from tidewheel.derived_table import Derived
     from tidewheel.engine.refresh_loop import RefreshLoop
     from tidewheel.engine.refresher import RefreshProgress
     from tidewheel.model.refresh_report import RefreshReport
+    from tidewheel.spark.spark_sessions import SparkSession
 
 
 def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> Warehouse:
@@ -71,7 +70,7 @@ class Warehouse:
         table = self._live().table(name)
         if table.do(GetDefinition()) is None:
             return Table(self._current, table)
-        from tidewheel.derived import Derived
+        from tidewheel.derived_table import Derived
 
         return Derived(self._current, table)
 
@@ -109,7 +108,7 @@ class Warehouse:
         whole partitions are possible). `begin`: partitions before this time are never computed. `spark`: the session to analyse it
         in, else `tws.session()`. With `if_exists="open"`, open it if it is there and the same.
         """
-        from tidewheel.derived import create
+        from tidewheel.derived_table import create
 
         return create(self._current, self._live(), name, definition, time, key, partition, bounds, incremental, begin, if_exists, spark)
 
@@ -138,7 +137,7 @@ class Warehouse:
         spark: SparkSession | None = None,
     ) -> Explanation:
         """What `create_derived` would make: sources, bounds, modes with their reasons, columns. Nothing is made; `print` it."""
-        from tidewheel.derived import planned
+        from tidewheel.derived_table import planned
 
         return planned(self._live(), "(not created)", definition, time, key, partition, bounds, incremental, begin, spark).explanation
 
@@ -151,7 +150,7 @@ class Warehouse:
         fails does not stop those that do not need it: ask `ok` and `errors` of the report. If tables were named, what fails is raised.
         `progress` is told of a table how many partitions are done, and of how many.
         """
-        from tidewheel.derived import refreshed
+        from tidewheel.derived_table import refreshed
 
         self._live()
         return refreshed(self._current, [names] if isinstance(names, str) else names, spark, progress=progress)
@@ -163,7 +162,7 @@ class Warehouse:
 
         Tables that fail are tried again after a second, two, four, up to ten minutes; what still fails at the end is raised there.
         """
-        from tidewheel.derived import loop
+        from tidewheel.derived_table import loop
 
         self._live()
         return loop(self._current, every, [names] if isinstance(names, str) else names, spark)

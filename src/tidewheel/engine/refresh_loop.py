@@ -62,6 +62,11 @@ class RefreshLoop:
         if kind is None and self._troubles:
             raise next(iter(self._troubles.values())).error
 
+    def wait(self) -> None:
+        """Until it ended by itself, because the warehouse was closed or lost for good. Ctrl-C ends the waiting."""
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(0.2)
+
     def stop(self) -> None:
         """End it after the pass that runs. May be called twice."""
         self._stop.set()

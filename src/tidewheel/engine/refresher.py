@@ -21,7 +21,7 @@ from tidewheel.derive.merging import CannotMerge, merged
 from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.operations import CommitRefresh, CutTables, GetDerived, ListDerived, ListTables, PlanRefresh
 from tidewheel.engine.protocol import Engine
-from tidewheel.engine.source_reading import Reading, SourceGone, distinct, times_of, within
+from tidewheel.engine.source_reading import RefreshReads, SourceGone, distinct, times_of, within
 from tidewheel.errors import ClosedError, ConflictError, FencedError, InputError, NotFoundError, OwnerLostError, SchemaError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, Definition, DerivedState, RefreshOutcome, RefreshPlan
 from tidewheel.model.refresh_report import RefreshReport, TableRefresh
@@ -197,7 +197,7 @@ class _Pass:
     def _one_set(self, one: _Derived, plan: RefreshPlan) -> tuple[RefreshOutcome, int]:
         began = time.time()
         spec = self.engine.table(plan.table).spec
-        reading = Reading(self.engine)
+        reading = RefreshReads(self.engine)
         keys: pa.Array | None = None
         if plan.mode.name == KEYS:
             keys = _changed_keys(reading, plan)
@@ -271,7 +271,7 @@ def _has_new_rows(sources: dict[str, SourceRows]) -> bool:
     return any(one.arrow().num_rows for one in sources.values() if one.read.after is not None)
 
 
-def _changed_keys(reading: Reading, plan: RefreshPlan) -> pa.Array:
+def _changed_keys(reading: RefreshReads, plan: RefreshPlan) -> pa.Array:
     """keys: those of the source rows that came since."""
     found = [distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None]
     keys = pa.chunked_array(found).unique() if len(found) > 1 else found[0]
@@ -280,11 +280,11 @@ def _changed_keys(reading: Reading, plan: RefreshPlan) -> pa.Array:
     return keys
 
 
-def _sources_of_keys(reading: Reading, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
+def _sources_of_keys(reading: RefreshReads, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
     return {read.table: reading.source(replace(read, after=None), keys if read.after is not None else None) for read in plan.sources}
 
 
-def _merged(reading: Reading, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+def _merged(reading: RefreshReads, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:
     """merge: the table's rows and the new ones, and the keys that are exchanged; None: all rows of the partitions are."""
     fields = list(spec.schema)
     given = set(new.column_names)

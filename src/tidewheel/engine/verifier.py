@@ -1,4 +1,4 @@
-"""Partitions of a derived table computed anew at the generations that they were made of, and compared: the guard against wrong bounds."""
+"""Partitions of a derived table computed anew, and compared with what is there: the guard against wrong bounds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from tidewheel.engine.compute import Compute
 from tidewheel.engine.operations import GetDerived, GetState, PlanRefresh, SampleRefreshed
 from tidewheel.engine.protocol import Engine
 from tidewheel.engine.refresher import as_stored, clipped
-from tidewheel.engine.source_reading import Reading, SourceGone
+from tidewheel.engine.source_reading import RefreshReads, SourceGone
 from tidewheel.errors import InputError
-from tidewheel.model.derived import RECOMPUTE, RefreshedPartition, SourceRead
+from tidewheel.model.derived import RECOMPUTE, Definition, RefreshedPartition, RefreshPlan, SourceRead
 from tidewheel.model.partitions import interval
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+
+_EVERYTHING = ((INT64_MIN, INT64_MAX),)
 
 
 def verify(engine: Engine, compute: Compute, name: str, sample: int = 5) -> Verification:
     """Compute some partitions anew, chosen by chance, and compare them with what is there. Nothing is changed.
 
-    All of the sources is read, not only what the bounds say a partition is made of: so rows that wrong bounds leave out are missed.
+    A partition that is stale is computed from its sources as they were when it was refreshed; any other from the sources as they are now,
+    because nothing that it is made of changed since, if the bounds are right. All of the sources is read, not only what the bounds say.
     """
     table = engine.table(name)
     state = table.do(GetDerived())
@@ -27,41 +30,64 @@ def verify(engine: Engine, compute: Compute, name: str, sample: int = 5) -> Veri
         raise InputError(f"{name!r} is no derived table: there is nothing to compute it from")
     if type(sample) is not int or sample < 1:
         raise InputError(f"sample is a number of partitions, not {sample!r}")
-    compared, left_out, found = 0, 0, list[Difference]()
-    sources = [one.source for one in state.dependencies]
-    for part in table.do(SampleRefreshed(sample)):
-        lo, hi = interval(table.spec.partitions, part.partition)
-        times = max(lo, INT64_MIN), min(hi - 1, INT64_MAX)
-        cut = tuple(zip(sources, part.vector, strict=True))
-        plan = table.do(PlanRefresh(cut, times, full=True, mode=RECOMPUTE))
-        if plan is None or not _is_of(part, plan.partitions):
-            left_out += 1
-            continue
-        reading = Reading(engine)
-        everything = ((INT64_MIN, INT64_MAX),)
+    run = _Verifier(engine, compute, name, state.definition, [one.source for one in state.dependencies])
+    compared, found = 0, list[Difference]()
+    parts = table.do(SampleRefreshed(sample))
+    for part in parts:
         try:
-            rows = {
-                read.table: reading.source(
-                    SourceRead(read.table, read.upto, everything, None, engine.table(read.table).do(GetState()).disk_bytes)
-                )
-                for read in plan.sources
-            }
-            computed = clipped(compute.run(state.definition, rows), table.spec, (times,))
-            stored = reading.stored(name, (times,), None)
-        except SourceGone:
-            left_out += 1
-            continue
-        now = table.do(PlanRefresh(cut, times, full=True, mode=RECOMPUTE))
-        if now is None or not _is_of(part, now.partitions):  # refreshed meanwhile
-            left_out += 1
+            one = run.compared(part)
+        except _NotComparable:
             continue
         compared += 1
-        spec = table.spec
-        anew = pa.table([as_stored(computed.column(one.name), one, spec) for one in spec.schema], schema=spec.schema)
-        if (one := difference(spec.time.show(times[0]), stored, anew)) is not None:
+        if one is not None:
             found.append(one)
-    return Verification(name, compared, left_out, tuple(found))
+    return Verification(name, compared, len(parts) - compared, tuple(found))
 
 
-def _is_of(part: RefreshedPartition, planned: tuple[tuple[int, int], ...]) -> bool:
-    return planned == ((part.partition, part.refresh),)
+def _cut(plan: RefreshPlan) -> tuple[tuple[str, int], ...]:
+    return tuple((read.table, read.upto) for read in plan.sources)
+
+
+class _NotComparable(Exception):
+    """It was refreshed meanwhile, or a source cannot be read any more as it was."""
+
+
+class _Verifier:
+    def __init__(self, engine: Engine, compute: Compute, name: str, definition: Definition, sources: list[str]) -> None:
+        self._engine = engine
+        self._table = engine.table(name)
+        self._compute = compute
+        self._definition = definition
+        self._sources = sources
+
+    def compared(self, part: RefreshedPartition) -> Difference | None:
+        """What is wrong with one partition."""
+        spec = self._table.spec
+        lo, hi = interval(spec.partitions, part.partition)
+        times = max(lo, INT64_MIN), min(hi - 1, INT64_MAX)
+        plan = self._planned(part, times, ())
+        if self._table.do(PlanRefresh(_cut(plan), times)) is not None:
+            plan = self._planned(part, times, tuple(zip(self._sources, part.vector, strict=True)))
+        try:
+            computed, stored = self._computed(plan, times)
+        except SourceGone:
+            raise _NotComparable from None
+        self._planned(part, times, _cut(plan))  # it is still the same
+        anew = pa.table([as_stored(computed.column(one.name), one, spec) for one in spec.schema], schema=spec.schema)
+        return difference(spec.time.show(times[0]), stored, anew)
+
+    def _planned(self, part: RefreshedPartition, times: tuple[int, int], cut: tuple[tuple[str, int], ...]) -> RefreshPlan:
+        plan = self._table.do(PlanRefresh(cut, times, full=True, mode=RECOMPUTE))
+        if plan is None or plan.partitions != ((part.partition, part.refresh),):
+            raise _NotComparable
+        return plan
+
+    def _computed(self, plan: RefreshPlan, times: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
+        """What the definition makes now, and what is there."""
+        reading = RefreshReads(self._engine)
+        rows = {}
+        for read in plan.sources:
+            size = self._engine.table(read.table).do(GetState()).disk_bytes
+            rows[read.table] = reading.source(SourceRead(read.table, read.upto, _EVERYTHING, None, size))
+        computed = clipped(self._compute.run(self._definition, rows), self._table.spec, (times,))
+        return computed, reading.stored(plan.table, (times,), None)

@@ -25,7 +25,7 @@ from tidewheel.spark import jvm
 from tidewheel.spark.conf import PUSHDOWN
 from tidewheel.spark.functions import function_of
 from tidewheel.spark.launch import reason
-from tidewheel.spark.options import PART, Part
+from tidewheel.spark.options import PART, TablePart
 from tidewheel.spark.source import FORMAT, install
 from tidewheel.spark.spark_sessions import session as new_session
 from tidewheel.spark.types import TRUNCATE, delivery, read_schema
@@ -88,7 +88,7 @@ class SparkCompute:
             return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
         install(session)
         read = rows.read
-        part = Part(read.upto, read.after, read.times)
+        part = TablePart(read.upto, read.after, read.times)
         return (
             session.read.format(FORMAT)
             .option("warehouse", str(self._root))

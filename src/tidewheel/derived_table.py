@@ -25,10 +25,11 @@ from tidewheel.model.times import parse_duration
 from tidewheel.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+
+    from tidewheel.spark.spark_sessions import SparkSession
 
 __all__ = ["Derived", "bounds"]
 
@@ -91,25 +92,30 @@ def refreshed(
     time: Any = None,
     full: bool = False,
     progress: RefreshProgress | None = None,
-    without: Collection[str] = (),
+    raises: bool = True,
 ) -> RefreshReport:
-    """A pass. If tables were named, what fails is raised."""
-    compute = _Later(spark, current)
-    report = refresh(current.engine(), compute, names, time, full, progress, current.engine, without)
-    failed = next((table for table in report if table.cause is not None), None) if names is not None else None
-    if failed is not None and failed.cause is not None:
+    """A pass. If tables were named, what fails is raised, if it `raises` at all."""
+    report = refresh(current.engine(), _Later(spark, current), names, time, full, progress, current.engine)
+    failed = next((table for table in report if table.cause is not None), None)
+    if raises and names is not None and failed is not None and failed.cause is not None:
         failed.cause.add_note(f"refreshing {failed.name!r}")
         raise failed.cause
     return report
 
 
-def loop(current: CurrentEngine, every: str, names: Sequence[str] | None, spark: SparkSession | None) -> RefreshLoop:
+def loop(
+    current: CurrentEngine,
+    every: str,
+    names: Sequence[str] | None,
+    spark: SparkSession | None,
+    seen: Callable[[RefreshReport], None] | None = None,
+) -> RefreshLoop:
     try:
         seconds = parse_duration(every) / 1e9
     except ValueError as e:
         raise InputError(f"every: {e}") from None
     compute = _Later(spark, current)
-    return RefreshLoop(lambda without: refresh(current.engine(), compute, names, anew=current.engine, without=without), seconds)
+    return RefreshLoop(lambda without: refresh(current.engine(), compute, names, anew=current.engine, without=without), seconds, seen)
 
 
 # ---- definitions --------------------------------------------------------------------------------------------
