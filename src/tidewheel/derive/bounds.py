@@ -173,7 +173,7 @@ def hull_of(bounds: Iterable[Bounds]) -> Bounds:
 # ---- declared by people -------------------------------------------------------------------------------------
 
 
-def declared(before: str, after: str = "0", every: str | None = None) -> Bounds:
+def declared(before: str | int, after: str | int = 0, every: str | None = None) -> Bounds:
     """A derived row at t is made of source rows from t − before to t + after; `tw.bounds`.
 
     With `every`, of those from the start of its bucket − before to the end of its bucket + after; buckets are counted from 1970-01-01 UTC.
@@ -191,13 +191,13 @@ def declared(before: str, after: str = "0", every: str | None = None) -> Bounds:
         ) from None
 
 
-def _open_span(text: str, name: str) -> int | None:
+def _open_span(text: str | int, name: str) -> int | None:
     return None if isinstance(text, str) and text.strip().lower() == "all" else _span(text, name)
 
 
-def _span(text: str, name: str) -> int:
+def _span(text: str | int, name: str) -> int:
     """A duration that may be zero or negative."""
-    if isinstance(text, int) and not isinstance(text, bool) and text == 0:
+    if type(text) is int and text == 0:
         return 0
     if isinstance(text, str):
         if _ZERO.fullmatch(text):
