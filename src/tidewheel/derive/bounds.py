@@ -125,6 +125,8 @@ class Bounds:
                 return f"rows of the same {words(cell)}{shifted}"
         else:
             start = end = "its time"
+        if not self.is_open and before == -after and self.every == 1:
+            return f"rows {_place(after, end)}"
         begin = "from the beginning" if self.bh is None else f"from {_place(-before, start)}"
         return f"rows {begin} to {'all that follow' if self.bl is None else _place(after, end)}"
 
