@@ -167,9 +167,9 @@ def _literal(tree: Tree, types: tuple[str, ...]) -> int | None:
         return None if value is None else -value
     if tree.kind == "Cast":
         to, inner = tree.type, tree.children[0]
-        if to in types or types[0] == "long" and to == "double":  # a whole number stays what it is
-            return _literal(inner, types)
-        return None
+        whole = types[0] == "long" and (to in types or to == "double")
+        fine = types[0] != "long" and _is_day_time(str(to)) and str(to).endswith("second")  # to days alone, it would be cut off
+        return _literal(inner, types) if whole or fine else None
     value = tree.field("value")
     known = isinstance(tree.type, str) and (tree.type in types or types[0].startswith("interval") and _is_day_time(tree.type))
     if tree.kind != "Literal" or value is None or not known:
