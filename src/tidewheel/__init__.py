@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.release import __version__ as __version__
 
 if TYPE_CHECKING:
+    from tidewheel.derived_table import Derived, bounds
     from tidewheel.errors import (
         BadRowsError,
         CorruptionError,
@@ -35,6 +36,8 @@ _HOMES = {
     "open": "tidewheel.warehouse",
     "Warehouse": "tidewheel.warehouse",
     "Table": "tidewheel.table",
+    "Derived": "tidewheel.derived_table",
+    "bounds": "tidewheel.derived_table",
     "Result": "tidewheel.read.result",
     "Ack": "tidewheel.model.delivery",
     "Settings": "tidewheel.settings",
@@ -60,6 +63,7 @@ __all__ = [
     "Ack",
     "BadRowsError",
     "CorruptionError",
+    "Derived",
     "InputError",
     "LimitError",
     "NotFoundError",
@@ -71,6 +75,7 @@ __all__ = [
     "Table",
     "TidewheelError",
     "Warehouse",
+    "bounds",
     "epoch",
     "ip",
     "open",

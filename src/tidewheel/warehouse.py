@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.cluster.current_engine import CurrentEngine, open_engine
-from tidewheel.engine.operations import DropTable, ListTables
+from tidewheel.engine.operations import DropTable, GetDefinition, ListTables
 from tidewheel.engine.protocol import Engine
 from tidewheel.env.deadline import Within
 from tidewheel.errors import ClosedError, SettingsError
@@ -20,6 +20,14 @@ from tidewheel.model.schema import Epoch, KeyRule, make_spec
 from tidewheel.read.result import Result
 from tidewheel.settings import Settings
 from tidewheel.table import Table
+
+if TYPE_CHECKING:
+    from tidewheel.derive.explanation import Explanation
+    from tidewheel.derived_table import Derived
+    from tidewheel.engine.refresh_loop import RefreshLoop
+    from tidewheel.engine.refresher import RefreshProgress
+    from tidewheel.model.refresh_report import RefreshReport
+    from tidewheel.spark.spark_sessions import SparkSession
 
 
 def open(path: str | os.PathLike[str], *, settings: Settings | None = None) -> Warehouse:
@@ -58,15 +66,106 @@ class Warehouse:
         return Table(self._current, self._live().create(make_spec(name, schema, time=time, key=key, partition=partition), if_exists))
 
     def table(self, name: str) -> Table:
-        return Table(self._current, self._live().table(name))
+        """A table that is there; a `Derived`, if it is derived from others."""
+        table = self._live().table(name)
+        if table.do(GetDefinition()) is None:
+            return Table(self._current, table)
+        from tidewheel.derived_table import Derived
+
+        return Derived(self._current, table)
 
     def tables(self) -> list[str]:
         """The names of all tables."""
         return self._live().do(ListTables())
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table and its rejects. Results that are still being read go on; their files are deleted after."""
-        self._live().do(DropTable(name))
+    def drop_table(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a table and its rejects. Results that are still being read go on; their files are deleted after.
+
+        Refused while other tables are derived from it; with `cascade`, these are dropped first.
+        """
+        self._live().do(DropTable(name, cascade))
+
+    # ---- derived tables ---------------------------------------------------------------------------------
+
+    def create_derived(
+        self,
+        name: str,
+        definition: str | Callable[..., Any],
+        *,
+        time: str | Epoch,
+        key: str | KeyRule,
+        partition: str | None = None,
+        bounds: Mapping[str, Any] | None = None,
+        incremental: str = "auto",
+        begin: Any = None,
+        if_exists: str = "error",
+        spark: SparkSession | None = None,
+    ) -> Derived:
+        """Create a table that is derived from others by a query in Spark SQL, or by a function of DataFrames named like its sources.
+
+        It has no rows until it is refreshed. `bounds`, by source: of which source rows a row is made, `tw.bounds(…)` or "all"; where
+        they are not given, they are inferred. `incremental`: "auto", "never" (always whole partitions), or "strict" (an error, if only
+        whole partitions are possible). `begin`: partitions before this time are never computed. `spark`: the session to analyse it
+        in, else `tws.session()`. With `if_exists="open"`, open it if it is there and the same.
+        """
+        from tidewheel.derived_table import create
+
+        return create(self._current, self._live(), name, definition, time, key, partition, bounds, incremental, begin, if_exists, spark)
+
+    def derived(self, *, name: str | None = None, if_exists: str = "open", **how: Any) -> Callable[[Callable[..., Any]], Derived]:
+        """A decorator: the function, whose parameters are named like its sources, defines a derived table of its name.
+
+        Takes what `create_derived` takes. The name is then the table; a module that is imported again opens it.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Derived:
+            named = name or str(getattr(function, "__name__", ""))
+            return self.create_derived(named, function, if_exists=if_exists, **how)
+
+        return decorate
+
+    def explain_derived(
+        self,
+        definition: str | Callable[..., Any],
+        *,
+        time: str | Epoch,
+        key: str | KeyRule | None = None,
+        partition: str | None = None,
+        bounds: Mapping[str, Any] | None = None,
+        incremental: str = "auto",
+        begin: Any = None,
+        spark: SparkSession | None = None,
+    ) -> Explanation:
+        """What `create_derived` would make: sources, bounds, modes with their reasons, columns. Nothing is made; `print` it."""
+        from tidewheel.derived_table import planned
+
+        return planned(self._live(), "(not created)", definition, time, key, partition, bounds, incremental, begin, spark).explanation
+
+    def refresh(
+        self, names: str | Sequence[str] | None = None, *, spark: SparkSession | None = None, progress: RefreshProgress | None = None
+    ) -> RefreshReport:
+        """Bring all derived tables up to date, each after those that it is made of; or these, and what they are made of.
+
+        Only what is stale is computed, in `spark`, else in `tws.session()`; none is started if there is nothing to do. A table that
+        fails does not stop those that do not need it: ask `ok` and `errors` of the report. If tables were named, what fails is raised.
+        `progress` is told of a table how many partitions are done, and of how many.
+        """
+        from tidewheel.derived_table import refreshed
+
+        self._live()
+        return refreshed(self._current, [names] if isinstance(names, str) else names, spark, progress=progress)
+
+    def refresher(
+        self, every: str = "1 second", *, names: str | Sequence[str] | None = None, spark: SparkSession | None = None
+    ) -> RefreshLoop:
+        """A context manager that keeps derived tables up to date, in a thread: a pass `every` so often, at most.
+
+        Tables that fail are tried again after a second, two, four, up to ten minutes; what still fails at the end is raised there.
+        """
+        from tidewheel.derived_table import loop
+
+        self._live()
+        return loop(self._current, every, [names] if isinstance(names, str) else names, spark)
 
     def sql(
         self,

@@ -179,7 +179,7 @@ def test_declared_words() -> None:
     assert declared("5 minutes", "0", "1 hour").needs(HOUR + 1, HOUR + 1) == (HOUR - 5 * minute, 2 * HOUR - 1)
     assert declared("all", "0") == Bounds(bl=0, bh=None)
     assert declared("all", "all") == declared("ALL", "all", "1 hour") == EVERYTHING
-    assert declared(0) == Bounds()  # type: ignore[arg-type]
+    assert declared(0) == Bounds()
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import tidewheel as tw
 from tidewheel import errors
 
 NAMES = [
-    "Ack", "BadRowsError", "CorruptionError", "InputError", "LimitError", "NotFoundError", "OwnedError", "QueryError", "Result",
-    "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "epoch", "ip", "open", "restore",
+    "Ack", "BadRowsError", "CorruptionError", "Derived", "InputError", "LimitError", "NotFoundError", "OwnedError", "QueryError", "Result",
+    "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "bounds", "epoch", "ip", "open", "restore",
     "zorder",
 ]  # fmt: skip
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite", "rich")
@@ -24,7 +24,7 @@ HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastap
 
 def test_the_exported_names_are_this_list() -> None:
     assert sorted(tw.__all__) == NAMES
-    assert len(NAMES) < 20
+    assert len(NAMES) < 30
     assert dir(tw) == sorted([*NAMES, "__version__"])
     for name in NAMES:
         assert getattr(tw, name).__doc__, name
@@ -47,7 +47,18 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Warehouse.create_table", ["self", "name", "schema", "time", "key", "partition", "if_exists"]),
         ("Warehouse.table", ["self", "name"]),
         ("Warehouse.tables", ["self"]),
-        ("Warehouse.drop_table", ["self", "name"]),
+        ("Warehouse.drop_table", ["self", "name", "cascade"]),
+        (
+            "Warehouse.create_derived",
+            ["self", "name", "definition", "time", "key", "partition", "bounds", "incremental", "begin", "if_exists", "spark"],
+        ),
+        ("Warehouse.explain_derived", ["self", "definition", "time", "key", "partition", "bounds", "incremental", "begin", "spark"]),
+        ("Warehouse.derived", ["self", "name", "if_exists", "how"]),
+        ("Warehouse.refresh", ["self", "names", "spark", "progress"]),
+        ("Warehouse.refresher", ["self", "every", "names", "spark"]),
+        ("bounds", ["before", "after", "every"]),
+        ("Derived.refresh", ["self", "time", "full", "spark", "progress"]),
+        ("Derived.verify", ["self", "sample", "spark"]),
         ("Warehouse.sql", ["self", "statement", "parameters", "timeout", "max_rows", "max_bytes"]),
         ("Warehouse.cancel", ["self", "query"]),
         ("Table.dataset", ["self"]),

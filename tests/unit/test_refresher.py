@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from tidewheel.derive.bounds import EVERYTHING, Bounds, declared
 from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, GetDerived, PlanRefresh
 from tidewheel.engine.protocol import Engine
+from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import MOST_KEYS, refresh
-from tidewheel.errors import ConflictError, OwnerLostError
+from tidewheel.engine.verifier import verify
+from tidewheel.errors import ClosedError, ConflictError, OwnerLostError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.schema import make_spec
 from tidewheel.testing.duck_compute import DuckCompute
@@ -382,3 +385,112 @@ def test_a_refresh_that_is_always_beaten_ends(wh: tw.Warehouse, duck: DuckComput
     report = refresh(engine, duck)
     assert "beaten by hand" in report["hourly"].error and engine.times == 5
     assert isinstance(report["hourly"].cause, ConflictError)
+
+
+def test_system_tables(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR}, [MERGED], begin=0)
+    wh.table("taxi").insert(rows((0, 1, 10), (1, 1, 10)))
+    (row,) = wh.sql("SELECT * FROM system.derived").to_pylist()
+    assert (row["table_name"], row["sources"], row["mode"], row["partitions"], row["stale"]) == ("hourly", "taxi", "merge", 0, 2)
+    assert row["definition"] == HOURLY and row["refreshed_at"] is None and row["begin_at"] == dt.datetime(1970, 1, 1)
+    pass_over(wh, duck)
+    wh.table("taxi").insert(rows((1, 1, 20)))
+    wh.table("taxi").flush()
+    (row,) = wh.sql("SELECT * FROM system.derived").to_pylist()
+    assert (row["partitions"], row["stale"]) == (2, 1) and row["refreshed_at"] is not None
+    assert row["stale_since"] >= row["refreshed_at"] and row["stale_seconds"] >= 0
+    pass_over(wh, duck)
+    found = wh.sql(
+        "SELECT table_name, refresh, mode, partitions, changed, rows_read, rows_written, vector FROM system.refreshes"
+    ).fetchall()
+    assert found == [("hourly", 1, "recompute", 2, 2, 2, 2, "taxi 1"), ("hourly", 2, "merge", 1, 1, 2, 1, "taxi 2")]
+
+
+# ---- verified -------------------------------------------------------------------------------------------------
+
+
+def test_verify_finds_nothing_where_all_is_right(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR}, [MERGED])
+    derive(wh, duck, "again", "SELECT * FROM hourly", {"hourly": Bounds()})
+    assert verify(wh._engine, duck, "hourly").partitions == 0
+    for speed in range(3):
+        wh.table("taxi").insert(rows((0, 1, 10), (1, 2, speed), (7, 1, 1)))
+        pass_over(wh, duck)
+    for name in ("hourly", "again"):
+        found = verify(wh._engine, duck, name, 2)
+        assert found.ok and (found.partitions, found.left_out) == (2, 0), found
+    wh.table("taxi").insert(rows((0, 1, 10)))
+    assert verify(wh._engine, duck, "hourly", 9).partitions == 3  # at the generations that it was made of
+    wh.table("taxi").replace(rows((0, 1, 99)), time=("2026-01-01", "2026-01-01 00:59"))
+    found = verify(wh._engine, duck, "hourly", 9)
+    assert found.ok and "left out" in str(found) or found.partitions == 3
+    with pytest.raises(tw.InputError):
+        verify(wh._engine, duck, "taxi")
+    with pytest.raises(tw.InputError):
+        verify(wh._engine, duck, "hourly", 0)
+
+
+def test_verify_finds_wrong_bounds(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    sql = "SELECT date_trunc('day', ts) AS hour, plate, count(*) AS n FROM taxi GROUP BY 1, 2"
+    derive(wh, duck, "daily", sql, {"taxi": HOUR})
+    for hour in (0, 1, 7):
+        wh.table("taxi").insert(rows((hour, 1, 10)))
+        pass_over(wh, duck)
+    found = verify(wh._engine, duck, "daily")
+    assert not found.ok and len(found.differences) == 1
+    assert found.differences[0].stored is not None and found.differences[0].stored["n"] == 1
+    assert found.differences[0].computed is not None and found.differences[0].computed["n"] == 3
+    assert "1 difference" in str(found) and "bounds" in str(found)
+
+
+# ---- again and again ------------------------------------------------------------------------------------------
+
+
+def wait_for(what: Any) -> None:
+    give_up = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_a_loop_follows(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
+    with RefreshLoop(lambda without: pass_over(wh, duck, without=without), 0.01) as loop:
+        for n in range(3):
+            wh.table("taxi").insert(rows((0, 1, n)))
+            wait_for(lambda n=n: [row["n"] for row in wh.table("hourly").query().to_pylist()] == [n + 1])
+    assert loop.report is not None and loop.report.ok and loop.errors == {}
+
+
+def test_a_loop_leaves_alone_what_fails_and_raises_it_in_the_end(wh: tw.Warehouse) -> None:
+    tries: list[str] = []
+
+    def fails(definition: Definition, sources: Mapping[str, SourceRows]) -> None:
+        if "broken" in definition.text:
+            tries.append(definition.text)
+            raise ZeroDivisionError("broken by hand")
+
+    duck = DuckCompute(fails)
+    derive(wh, duck, "one", f"{HOURLY} -- broken", {"taxi": HOUR})
+    derive(wh, duck, "two", "SELECT * FROM one", {"one": Bounds()})
+    derive(wh, duck, "three", HOURLY, {"taxi": HOUR})
+    with (
+        pytest.raises(ZeroDivisionError, match="by hand"),
+        RefreshLoop(lambda without: pass_over(wh, duck, without=without), 0.01) as loop,
+    ):
+        for n in range(5):
+            wh.table("taxi").insert(rows((0, 1, n)))
+            wait_for(lambda n=n: [row["n"] for row in wh.table("three").query().to_pylist()] == [n + 1])
+        assert loop.errors == {"one": "broken by hand"} and len(tries) <= 2
+    with pytest.raises(KeyError), RefreshLoop(lambda without: pass_over(wh, duck, without=without), 0.01) as loop:
+        wait_for(lambda: loop.errors)
+        raise KeyError("of the body")
+    duck.close()
+
+
+def test_a_loop_ends_with_its_warehouse(tmp_path: Path, duck: DuckCompute) -> None:
+    wh = tw.open(tmp_path / "closed")
+    loop = RefreshLoop(lambda without: refresh(wh._live(), duck, without=without), 0.01)
+    with pytest.raises(ClosedError), loop:
+        wh.close()
+        loop.wait()

@@ -31,6 +31,9 @@ PROMISED = {
     "partitions": "table_name, partition_start, partition_end, historical_rows, chunks",
     "servers": "table_name, server, key_lo, key_prefix, fresh_rows, late_rows, memory_bytes",
     "streams": "table_name, stream, last_batch, rows, flushed",
+    "derived": "table_name, sources, mode, incremental, partitions, stale, stale_since, stale_seconds, refreshed_at, begin_at, language, "
+    "definition, made_with",
+    "refreshes": "table_name, refresh, mode, began, milliseconds, partitions, changed, rows_read, rows_written, vector",
     "metrics": "table_name, name, value",
     "queries": "id, statement, state, started, milliseconds, rows, bytes, regions_considered, regions_read, leaves_read, leaves_skipped, "
     "rows_scanned, error",

@@ -30,7 +30,17 @@ from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
 from tidewheel.model import conditions
 from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
-from tidewheel.model.derived import Definition, Dependency, DerivedState, Mode, RefreshOutcome, RefreshPlan, RefreshRecord, SourceRead
+from tidewheel.model.derived import (
+    Definition,
+    Dependency,
+    DerivedState,
+    Mode,
+    RefreshedPartition,
+    RefreshOutcome,
+    RefreshPlan,
+    RefreshRecord,
+    SourceRead,
+)
 from tidewheel.model.description import ColumnFacts, TableDescription
 from tidewheel.model.packed_plan import PackedPlan
 from tidewheel.model.query import Plan, Query, Stats, Subquery
@@ -303,8 +313,8 @@ def _is_of(kind: Any, home: ModuleType) -> bool:
 
 _CLASSES: tuple[type[Any], ...] = (
     Ack, BackupReport, CheckReport, ChunkRecord, ColumnFacts, Definition, Dependency, DerivedState, Lease, Load, MaskRecord, Mode,
-    PackedPlan, Pin, Plan, Query, Recovery, RefreshOutcome, RefreshPlan, RefreshRecord, ServerState, Settings, SliceId, SourceRead,
-    Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState, Written,
+    PackedPlan, Pin, Plan, Query, Recovery, RefreshedPartition, RefreshOutcome, RefreshPlan, RefreshRecord, ServerState, Settings, SliceId,
+    SourceRead, Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState, Written,
     conditions.Comparison, conditions.OneOf, conditions.HasText, conditions.IsNull, conditions.Both, conditions.Either, conditions.Negation,
     *(kind for home in (operations, warehouse_care, requests) for kind in vars(home).values() if _is_of(kind, home)),
 )  # fmt: skip

@@ -125,6 +125,8 @@ class Bounds:
                 return f"rows of the same {words(cell)}{shifted}"
         else:
             start = end = "its time"
+        if not self.is_open and before == -after and self.every == 1:
+            return f"rows {_place(after, end)}"
         begin = "from the beginning" if self.bh is None else f"from {_place(-before, start)}"
         return f"rows {begin} to {'all that follow' if self.bl is None else _place(after, end)}"
 
@@ -173,7 +175,7 @@ def hull_of(bounds: Iterable[Bounds]) -> Bounds:
 # ---- declared by people -------------------------------------------------------------------------------------
 
 
-def declared(before: str, after: str = "0", every: str | None = None) -> Bounds:
+def declared(before: str | int, after: str | int = 0, every: str | None = None) -> Bounds:
     """A derived row at t is made of source rows from t − before to t + after; `tw.bounds`.
 
     With `every`, of those from the start of its bucket − before to the end of its bucket + after; buckets are counted from 1970-01-01 UTC.
@@ -191,11 +193,11 @@ def declared(before: str, after: str = "0", every: str | None = None) -> Bounds:
         ) from None
 
 
-def _open_span(text: str, name: str) -> int | None:
+def _open_span(text: str | int, name: str) -> int | None:
     return None if isinstance(text, str) and text.strip().lower() == "all" else _span(text, name)
 
 
-def _span(text: Any, name: str) -> int:
+def _span(text: str | int, name: str) -> int:
     """A duration that may be zero or negative."""
     if type(text) is int and text == 0:
         return 0

@@ -8,6 +8,7 @@ matter which owner made it, how long it took, or who else worked on the same par
 from __future__ import annotations
 
 import dataclasses
+import random
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ from tidewheel.model.derived import (
     DerivedState,
     Label,
     Mode,
+    RefreshedPartition,
     RefreshOutcome,
     RefreshPlan,
     RefreshRecord,
@@ -124,6 +126,11 @@ class LocalDerived:
                 labels = _with_fresh(labels, source.version(), division)
             views.append(SourceView(division, bounds, labels, one.verified))
         return views
+
+    def sample(self, most: int) -> tuple[RefreshedPartition, ...]:
+        known = self._refreshed
+        at = sorted(random.sample(range(len(known)), max(0, min(most, len(known)))))
+        return tuple(RefreshedPartition(int(known.starts[i]), int(known.numbers[i]), tuple(known.vectors[i].tolist())) for i in at)
 
     # ---- planning ---------------------------------------------------------------------------------------
 

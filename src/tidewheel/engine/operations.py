@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.metrics import TableMetrics
 from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, Staged, StreamState, TableState, Written
-from tidewheel.model.derived import Definition, DerivedState, RefreshOutcome, RefreshPlan
+from tidewheel.model.derived import Definition, DerivedState, RefreshedPartition, RefreshOutcome, RefreshPlan
 from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Query
 from tidewheel.model.report import Progress
@@ -374,6 +374,24 @@ class GetDerived(TableOperation[DerivedState | None]):
 
     def on(self, table: LocalTable) -> DerivedState | None:
         return table.derived.state() if table.derived is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class GetDefinition(TableOperation[Definition | None]):
+    """What makes a derived table; None for any other."""
+
+    def on(self, table: LocalTable) -> Definition | None:
+        return table.derived.definition if table.derived is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRefreshed(TableOperation[tuple[RefreshedPartition, ...]]):
+    """Partitions of a derived table that were computed, some of them by chance, in rising order."""
+
+    most: int
+
+    def on(self, table: LocalTable) -> tuple[RefreshedPartition, ...]:
+        return table.as_derived().sample(self.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ plan is made with a new cut.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from tidewheel.derive.merging import CannotMerge, merged
 from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.operations import CommitRefresh, CutTables, GetDerived, ListDerived, ListTables, PlanRefresh
 from tidewheel.engine.protocol import Engine
-from tidewheel.engine.source_reading import Reading, SourceGone, distinct, times_of, within
+from tidewheel.engine.source_reading import RefreshReads, SourceGone, distinct, times_of, within
 from tidewheel.errors import ClosedError, ConflictError, FencedError, InputError, NotFoundError, OwnerLostError, SchemaError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, Definition, DerivedState, RefreshOutcome, RefreshPlan
 from tidewheel.model.refresh_report import RefreshReport, TableRefresh
@@ -46,22 +46,29 @@ def refresh(
     full: bool = False,
     progress: RefreshProgress | None = None,
     anew: Callable[[], Engine] | None = None,
+    without: Collection[str] = (),
 ) -> RefreshReport:
     """Bring derived tables up to date: all, or these and the derived tables that they are made of.
 
     `time`: only partitions of the named tables that the interval touches; `full`: all of these, stale or not. `anew` gives the engine to
-    use after its owner was lost; without it, that ends the pass. A table that fails does not stop those that do not need it: the report
+    use after its owner was lost; without it, that ends the pass. `without`: tables that are left alone this time, and so is what is made
+    of them. A table that fails does not stop those that do not need it: the report
     has its error. What ends the whole pass (a closed warehouse, an interrupt) is raised.
     """
     began = _now()
     run = _Pass(engine, compute, anew, progress)
     done: list[TableRefresh] = []
-    failed: set[str] = set()
-    for one in run.tables(names):
+    failed, left = set[str](), set(without)
+    for one in run.tables(names, full):
         asked = names is None or one.name in names
         broken = [source for source in one.sources if source in failed]
+        if one.name in left or left & set(one.sources):
+            left.add(one.name)
+            continue
         if broken:
             outcome = TableRefresh(one.name, error=f"{broken[0]!r}, which it is made of, is not up to date: see there")
+        elif run.idle:
+            outcome = TableRefresh(one.name)
         else:
             outcome = run.table(one, time if asked else None, full and asked)
         if outcome.error:
@@ -77,6 +84,7 @@ class _Derived:
     sources: tuple[str, ...]
     last: int
     """Number of the last refresh."""
+    stale: int
 
 
 @dataclass(slots=True)
@@ -86,9 +94,11 @@ class _Pass:
     anew: Callable[[], Engine] | None
     progress: RefreshProgress | None
     cut: dict[str, int] = field(default_factory=dict)
+    idle: bool = False
+    """Nothing is stale."""
 
-    def tables(self, names: Sequence[str] | None) -> list[_Derived]:
-        """The tables of the pass, each after those that it is made of. Takes the cut."""
+    def tables(self, names: Sequence[str] | None, full: bool) -> list[_Derived]:
+        """The tables of the pass, each after those that it is made of. Takes the cut, if there is something to do."""
         order = self.engine.do(ListDerived())
         if names is not None:
             self._check_names(names, order)
@@ -106,6 +116,9 @@ class _Pass:
                 found[name] = _known(name, state)
                 wanted |= set(found[name].sources) & set(order)
         derived = set(order)
+        if not full and not any(one.stale for one in found.values()):  # nothing is brought to rest for nothing
+            self.idle = True
+            return [found[name] for name in order if name in found]
         self._take_cut(sorted({source for one in found.values() for source in one.sources if source not in derived}))
         return [found[name] for name in order if name in found]
 
@@ -184,7 +197,7 @@ class _Pass:
     def _one_set(self, one: _Derived, plan: RefreshPlan) -> tuple[RefreshOutcome, int]:
         began = time.time()
         spec = self.engine.table(plan.table).spec
-        reading = Reading(self.engine)
+        reading = RefreshReads(self.engine)
         keys: pa.Array | None = None
         if plan.mode.name == KEYS:
             keys = _changed_keys(reading, plan)
@@ -217,7 +230,7 @@ class _Pass:
 
 def _known(name: str, state: DerivedState) -> _Derived:
     last = state.refreshes[-1].refresh if state.refreshes else 0
-    return _Derived(name, state.definition, tuple(one.source for one in state.dependencies), last)
+    return _Derived(name, state.definition, tuple(one.source for one in state.dependencies), last, state.stale)
 
 
 def _now() -> float:
@@ -233,14 +246,14 @@ def clipped(rows: pa.Table, spec: TableSpec, intervals: Sequence[tuple[int, int]
         )
     if not rows.num_rows:
         return rows
-    times = _as_stored(rows.column(column), spec.schema.field(column), spec)
+    times = as_stored(rows.column(column), spec.schema.field(column), spec)
     if times.null_count:
         return rows
     mask = within(times_of(times), intervals)
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
-def _as_stored(column: pa.ChunkedArray, to: pa.Field, spec: TableSpec) -> pa.ChunkedArray:
+def as_stored(column: pa.ChunkedArray, to: pa.Field, spec: TableSpec) -> pa.ChunkedArray:
     """A computed column in the type of the table's."""
     if column.type == to.type:
         return column
@@ -258,7 +271,7 @@ def _has_new_rows(sources: dict[str, SourceRows]) -> bool:
     return any(one.arrow().num_rows for one in sources.values() if one.read.after is not None)
 
 
-def _changed_keys(reading: Reading, plan: RefreshPlan) -> pa.Array:
+def _changed_keys(reading: RefreshReads, plan: RefreshPlan) -> pa.Array:
     """keys: those of the source rows that came since."""
     found = [distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None]
     keys = pa.chunked_array(found).unique() if len(found) > 1 else found[0]
@@ -267,17 +280,17 @@ def _changed_keys(reading: Reading, plan: RefreshPlan) -> pa.Array:
     return keys
 
 
-def _sources_of_keys(reading: Reading, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
+def _sources_of_keys(reading: RefreshReads, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
     return {read.table: reading.source(replace(read, after=None), keys if read.after is not None else None) for read in plan.sources}
 
 
-def _merged(reading: Reading, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+def _merged(reading: RefreshReads, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:
     """merge: the table's rows and the new ones, and the keys that are exchanged; None: all rows of the partitions are."""
     fields = list(spec.schema)
     given = set(new.column_names)
     if given != set(spec.schema.names):
         raise SchemaError(f"the definition of {spec.name!r} gave other columns now: {', '.join(new.column_names)}; make it anew")
-    partial = pa.table([_as_stored(new.column(one.name), one, spec) for one in fields], schema=spec.schema)
+    partial = pa.table([as_stored(new.column(one.name), one, spec) for one in fields], schema=spec.schema)
     keys: pa.Array | None = None
     if isinstance(spec.key, ColumnKey) and not partial.column(spec.key.column).null_count:
         keys = distinct(partial, spec.key.column)

@@ -32,7 +32,7 @@ class SourceGone(Exception):
     """A source cannot be read any more as it was: plan anew."""
 
 
-class Reading:
+class RefreshReads:
     """What one set of partitions reads."""
 
     def __init__(self, engine: Engine) -> None:

@@ -154,8 +154,7 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
 
     Partitions are of an hour, unless it says otherwise; of a day, where times are days.
     """
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise SchemaError(f"a table's name is made of letters, digits and _, and starts with a letter, not {name!r}")
+    check_name(name)
     schema = as_schema(schema)
     _check_fields(name, schema)
     schema = pa.schema([f.with_type(with_wide_dictionaries(f.type)) for f in schema], schema.metadata)
@@ -172,6 +171,11 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
     except ValueError as e:
         raise SchemaError(f"partition of table {name!r}: {e}") from None
     return TableSpec(name, schema, axis, rule, partition, tuple(range(1, len(schema) + 1)))
+
+
+def check_name(name: str) -> None:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise SchemaError(f"a table's name is made of letters, digits and _, and starts with a letter, not {name!r}")
 
 
 def check_spec(spec: TableSpec) -> None:

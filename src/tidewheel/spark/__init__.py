@@ -18,6 +18,9 @@ _HOMES = {
     "log_file": "tidewheel.spark.spark_sessions",
     "connector": "tidewheel.spark.jars",
     "ingest": "tidewheel.spark.ingestion",
+    # for the warehouse, not for users
+    "computer": "tidewheel.spark.derived_compute",
+    "define": "tidewheel.spark.definitions",
 }
 
 __all__ = ["connector", "ingest", "log_file", "register", "session"]

@@ -25,8 +25,9 @@ from tidewheel.spark import jvm
 from tidewheel.spark.conf import PUSHDOWN
 from tidewheel.spark.functions import function_of
 from tidewheel.spark.launch import reason
-from tidewheel.spark.options import PART, Part
+from tidewheel.spark.options import PART, TablePart
 from tidewheel.spark.source import FORMAT, install
+from tidewheel.spark.spark_sessions import session as new_session
 from tidewheel.spark.types import TRUNCATE, delivery, read_schema
 
 SMALL = 64 << 20
@@ -87,7 +88,7 @@ class SparkCompute:
             return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
         install(session)
         read = rows.read
-        part = Part(read.upto, read.after, read.times)
+        part = TablePart(read.upto, read.after, read.times)
         return (
             session.read.format(FORMAT)
             .option("warehouse", str(self._root))
@@ -97,6 +98,18 @@ class SparkCompute:
             .option(PART, part.to_option())
             .load()
         )
+
+
+def running_session(spark: SparkSession | None) -> SparkSession:
+    """The session that a user gave, or the one that runs in this process, or a new one of ours."""
+    if spark is not None:
+        return spark
+    return SparkSession.builder.getOrCreate() if jvm.has_context() else new_session()
+
+
+def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
+    """Spark, for the derived tables of a warehouse."""
+    return SparkCompute(running_session(spark), root)
 
 
 def source_schema(spec: TableSpec) -> StructType:

@@ -38,7 +38,7 @@ from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import nanoseconds
 from tidewheel.read.boxes import EVERYTHING, Boxes, apart, around, both
 from tidewheel.read.condition_bounds import Finder, query_of
-from tidewheel.spark.options import Part
+from tidewheel.spark.options import TablePart
 
 MOST_VALUES = 1000
 """Of an IN list: a longer one only gives an interval."""
@@ -62,7 +62,7 @@ class Ask:
     condition: where.Condition | None = None
     nothing: bool = False
     """No row can match."""
-    part: Part | None = None
+    part: TablePart | None = None
     """Only these rows of the table; None: all that it has now."""
 
     def query(self, columns: Sequence[str]) -> Query:

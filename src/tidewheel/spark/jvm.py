@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 _WRAPPED = "_tidewheel_wrapped"
@@ -155,12 +155,56 @@ def compiled(spark: SparkSession, source: str, name: str, argument: object) -> A
     return made
 
 
+# ---- sessions -----------------------------------------------------------------------------------------------
+
+
+def active_session() -> SparkSession | None:
+    """The session that `SparkSession.active()` returns, if there is one: that never makes one."""
+    return SparkSession._activeSession
+
+
+def set_active_session(spark: SparkSession | None) -> None:
+    """Whatever is done with a second session makes it the active one of the whole process; this sets it back, in Python and in Java."""
+    SparkSession._activeSession = spark
+    sessions = java_of(spark or SparkSession.builder.getOrCreate()).org.apache.spark.sql.classic.SparkSession
+    if spark is None:
+        sessions.clearActiveSession()
+    else:
+        sessions.setActiveSession(spark._jsparkSession)
+
+
 # ---- DataFrames ---------------------------------------------------------------------------------------------
 
 
 def analyzed(frame: DataFrame) -> Any:
     """The plan of a DataFrame, before it is optimised; None if it is not a classic one."""
     return frame._jdf.queryExecution().analyzed() if isinstance(frame, ClassicDataFrame) else None
+
+
+def plan_json(frame: DataFrame) -> str:
+    """The analysed plan of a classic DataFrame as JSON, with every expression and its type. Public PySpark only prints plans, cut short.
+    Check: the recorded plans of tests/unit/plans, which tests/integration/test_spark_analysed.py compares with this Spark's."""
+    return str(analyzed(frame).toJSON())
+
+
+def is_deterministic(frame: DataFrame) -> bool:
+    """What Spark thinks of it. It calls now(), first() and every plain Python function deterministic, too."""
+    return bool(analyzed(frame).deterministic())
+
+
+def parsed_json(spark: SparkSession, sql: str) -> str:
+    """The plan of a statement before any name in it is looked up, as JSON. Raises what `spark.sql` raises for bad syntax."""
+    return str(_parsed(spark, sql).toJSON())
+
+
+def is_command(spark: SparkSession, sql: str) -> bool:
+    """Whether a statement does something when it is given to `spark.sql`, and not only when its rows are asked for."""
+    command = java_of(spark).java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.logical.Command")
+    return bool(command.isInstance(_parsed(spark, sql)))
+
+
+def _parsed(spark: SparkSession, sql: str) -> Any:
+    return spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
@@ -172,6 +216,20 @@ def written_as(writer: Any) -> tuple[str, str]:
     """The format and the save mode of a `DataFrameWriter`, which can be set and not asked for; nothing for Spark Connect."""
     java = getattr(writer, "_jwrite", None)
     return (str(java.source()).lower(), str(java.curmode().name())) if java is not None else ("", "")
+
+
+def wrap_property(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+    """The same for a property: `wrap` gets, and returns, the method that reads it."""
+    found = getattr(owner, name)
+    if isinstance(found, property) and not hasattr(found.fget, _WRAPPED):
+        ours = wrap(found.fget)
+        setattr(ours, _WRAPPED, True)
+        setattr(owner, name, property(ours, doc=found.__doc__))
+
+
+def frame_classes() -> tuple[type, type]:
+    """The classes of classic DataFrames and of what their groupBy returns; the public ones are only their base."""
+    return ClassicDataFrame, GroupedData
 
 
 def wrap_method(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:

@@ -52,7 +52,7 @@ _SPARKS_OWN = ("paths", "checkpointLocation", "queryName", "owner", "location", 
 """What Spark itself adds to the options of a load, a stream or a CREATE TABLE."""
 
 STEP, ASK, SCHEMA, DECODE, PART = INTERNAL = ("tidewheelScan", "tidewheelAsk", "tidewheelSchema", "tidewheelDecode", "tidewheelPart")
-"""Added by our own scans, see `fresh_scans`, by `ingest`, and by refreshes, which read a `Part` of a table."""
+"""Added by our own scans, see `fresh_scans`, by `ingest`, and by refreshes, which read a `TablePart` of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class TablePath:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """The rows that a refresh reads of a table, all of which are in chunks."""
 
     upto: int
@@ -81,9 +81,9 @@ class Part:
         return json.dumps([self.upto, self.after, self.times])
 
     @staticmethod
-    def from_option(text: str) -> Part:
+    def from_option(text: str) -> TablePart:
         upto, after, times = json.loads(text)
-        return Part(upto, after, tuple((lo, hi) for lo, hi in times))
+        return TablePart(upto, after, tuple((lo, hi) for lo, hi in times))
 
 
 def check(options: Mapping[str, str], known: Mapping[str, str]) -> None:

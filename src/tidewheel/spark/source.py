@@ -66,7 +66,7 @@ class TidewheelSource(DataSource):
         check_wanted(spec, schema if whole is None else StructType.fromJson(json.loads(whole)), nanoseconds)
         step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
         if (part := given.get(options.PART)) is not None:
-            asked = replace(asked, part=options.Part.from_option(part))
+            asked = replace(asked, part=options.TablePart.from_option(part))
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
     # Not plainly: if this raises, Spark stumbles over a variable of its own, and only the traceback has our sentence.

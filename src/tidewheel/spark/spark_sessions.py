@@ -18,7 +18,7 @@ from tidewheel.spark.interpreter import agree
 from tidewheel.spark.jvm import expect_replacement, has_context, java_of
 from tidewheel.spark.launch import launch, launched, log_file, reason, submitted, use_this_python
 
-__all__ = ["log_file", "register", "session"]
+__all__ = ["SparkSession", "log_file", "register", "session"]
 
 _LEAST = (4, 3)
 _lock = threading.Lock()

@@ -68,6 +68,17 @@ def read_schema(spec: TableSpec, columns: Sequence[str] | None = None, nanosecon
     return st.StructType(fields)
 
 
+def known_schema(schema: pa.Schema, nanoseconds: str = ERROR) -> st.StructType:
+    """The columns of a schema that Spark has a type for."""
+    fields = []
+    for field in schema:
+        try:
+            fields.append(st.StructField(field.name, to_spark(field.type, nanoseconds), field.nullable))
+        except _Refused:
+            continue
+    return st.StructType(fields)
+
+
 def to_spark(type_: pa.DataType, nanoseconds: str = ERROR) -> st.DataType:
     """The Spark type that holds every value of an Arrow type."""
     t = pa.types

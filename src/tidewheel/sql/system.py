@@ -7,13 +7,25 @@ owns the warehouse and in those that are attached to it, except `queries`, which
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tidewheel.engine.operations import DescribeTable, GetMetrics, GetServers, GetState, GetStreams, ListTables, ReadRejects, TakePin, Unpin
+from tidewheel.engine.operations import (
+    DescribeTable,
+    GetDerived,
+    GetMetrics,
+    GetServers,
+    GetState,
+    GetStreams,
+    ListTables,
+    ReadRejects,
+    TakePin,
+    Unpin,
+)
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ClosedError, NotFoundError, QueryError
 from tidewheel.model.delivery import Pin
@@ -147,6 +159,34 @@ def _streams(engine: Engine) -> Rows:
             yield spec.name, s.stream, s.batch, s.rows, s.flushed
 
 
+def _derived(engine: Engine) -> Rows:
+    for spec, state in _each(engine, lambda table: table.do(GetDerived())):
+        if state is not None:
+            what = state.definition
+            begin = None if what.begin is None else _moment(spec.time, what.begin)
+            since, at = _clock(state.stale_since), _clock(state.refreshed_at)
+            age = None if state.stale_since is None else max(0.0, time.time() - state.stale_since)
+            yield (
+                spec.name, ", ".join(one.source for one in state.dependencies), what.modes[0].name, what.incremental, state.partitions,
+                state.stale, since, age, at, begin, what.language, what.text, what.made_with or None,
+            )  # fmt: skip
+
+
+def _refreshes(engine: Engine) -> Rows:
+    for spec, state in _each(engine, lambda table: table.do(GetDerived())):
+        names = {} if state is None else {one.source_id: one.source for one in state.dependencies}
+        for one in () if state is None else state.refreshes:
+            vector = ", ".join(f"{names.get(id_, id_)} {generation}" for id_, generation in one.vector)
+            yield (
+                spec.name, one.refresh, one.mode, _clock(one.began), (one.ended - one.began) * 1e3, one.computed, one.changed,
+                one.rows_read, one.rows_written, vector,
+            )  # fmt: skip
+
+
+def _clock(seconds: float | None) -> dt.datetime | None:
+    return None if seconds is None else dt.datetime.fromtimestamp(seconds, dt.UTC).replace(tzinfo=None)
+
+
 def _metrics(engine: Engine) -> Rows:
     for spec, counted in _each(engine, lambda table: table.do(GetMetrics())):
         for field in fields(counted):
@@ -241,6 +281,21 @@ TABLES: dict[str, tuple[dict[str, pa.DataType], Callable[[Engine], Rows]]] = {
         _servers,
     ),
     "streams": ({"table_name": _TEXT, "stream": _TEXT, "last_batch": _INT, "rows": _INT, "flushed": _BOOL}, _streams),
+    "derived": (
+        {
+            "table_name": _TEXT, "sources": _TEXT, "mode": _TEXT, "incremental": _TEXT, "partitions": _INT, "stale": _INT,
+            "stale_since": _MOMENT, "stale_seconds": _FLOAT, "refreshed_at": _MOMENT, "begin_at": _MOMENT, "language": _TEXT,
+            "definition": _TEXT, "made_with": _TEXT,
+        },
+        _derived,
+    ),
+    "refreshes": (
+        {
+            "table_name": _TEXT, "refresh": _INT, "mode": _TEXT, "began": _MOMENT, "milliseconds": _FLOAT, "partitions": _INT,
+            "changed": _INT, "rows_read": _INT, "rows_written": _INT, "vector": _TEXT,
+        },
+        _refreshes,
+    ),
     "metrics": ({"table_name": _TEXT, "name": _TEXT, "value": _FLOAT}, _metrics),
     "queries": (
         {

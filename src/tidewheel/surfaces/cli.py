@@ -15,7 +15,20 @@ from collections.abc import Callable, Sequence
 from tidewheel.errors import TidewheelError
 from tidewheel.surfaces import ingest_command
 from tidewheel.surfaces.arguments import Commands, Parser, debug, examples, which
-from tidewheel.surfaces.commands import backup, check, completion, create, demo, describe, doctor, explain, restore, status, torture
+from tidewheel.surfaces.commands import (
+    backup,
+    check,
+    completion,
+    create,
+    demo,
+    describe,
+    doctor,
+    explain,
+    refresh,
+    restore,
+    status,
+    torture,
+)
 from tidewheel.surfaces.shell import command_line as sql
 
 Add = Callable[[Commands, list[argparse.ArgumentParser]], None]
@@ -28,6 +41,7 @@ _COMMANDS: dict[str, tuple[Add, Run]] = {
     "status": (status.add, status.run),
     "describe": (describe.add, describe.run),
     "explain": (explain.add, explain.run),
+    "refresh": (refresh.add, refresh.run),
     "check": (check.add, check.run),
     "backup": (backup.add, backup.run),
     "restore": (restore.add, restore.run),
