@@ -44,7 +44,7 @@ _SETTLE = 0.25
 
 
 class House(Protocol):
-    """What a check needs of a warehouse: `LocalEngine` of one that is open, `Closed` of one that is not."""
+    """A warehouse that can be checked: a protocol, because there are two, one that is open (`LocalEngine`) and one that is not (`Closed`)."""
 
     @property
     def files(self) -> LocalFiles: ...
