@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.report import commit, machine, versions
@@ -32,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("kinds", nargs="*", metavar="|".join(KINDS), help="what to compare (default: calls)")
     parser.add_argument("--pairs", type=int, help="pairs of runs (default: 8 for sink, 15 for the others)")
     parser.add_argument("--data", metavar="DIR", help="folder with tdrive/tdrive_e5.parquet, for grid and sink; generated rows without it")
+    parser.add_argument("--tree", metavar="DIR", help="the other commit's work tree, with its kernels: made if it is not there, and kept")
     given = parser.parse_args(arguments)
     for kind in given.kinds:
         if kind not in KINDS:
@@ -41,16 +44,25 @@ def main(arguments: list[str] | None = None) -> int:
         f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, load {facts['load_average']}; {commit()} beside {given.commit}"
     )
     print(", ".join(f"{name} {version}" for name, version in versions().items()))
-    with tempfile.TemporaryDirectory(prefix="beside-") as folder:
-        old = Path(folder) / "old"
-        subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(old), given.commit], cwd=HERE.parent, check=True)
-        try:
-            for kind in given.kinds or ["calls"]:
-                words = [kind, given.data] if given.data else [kind]
-                table(pairs(old / "src", HERE.parent / "src", given.pairs or KINDS[kind], words))
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=HERE.parent, check=True)
+    with tree_of(given.commit, given.tree) as old:
+        for kind in given.kinds or ["calls"]:
+            words = [kind, given.data] if given.data else [kind]
+            table(pairs(old / "src", HERE.parent / "src", given.pairs or KINDS[kind], words))
     return 0
+
+
+@contextmanager
+def tree_of(commit: str, kept: str | None) -> Iterator[Path]:
+    """A work tree of a commit: the one that is kept somewhere, or a new one for this run alone."""
+    with tempfile.TemporaryDirectory(prefix="beside-") as folder:
+        tree = Path(kept or folder, "old")
+        if not tree.exists():
+            subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(tree), commit], cwd=HERE.parent, check=True)
+        try:
+            yield tree
+        finally:
+            if not kept:
+                subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=HERE.parent, check=True)
 
 
 def pairs(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:

@@ -44,7 +44,7 @@ _SETTLE = 0.25
 
 
 class House(Protocol):
-    """A warehouse that can be checked: a protocol, because there are two, one that is open (`LocalEngine`) and one that is not (`Closed`)."""
+    """A warehouse that can be checked: a protocol, because there are two, `LocalEngine` for one in use and `Closed` for one that is not."""
 
     @property
     def files(self) -> LocalFiles: ...
