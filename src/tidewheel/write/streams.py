@@ -200,21 +200,11 @@ class Streams:
         names = {one.package for one in parts if one.package}
         if not names:
             return self._publish(stream, batch, parts, ())
-        with self._packages.lock:
-            new = {name for name in names if not self._packages.known(name)}
+        with self._packages.turn(names) as new:
             parts = {one: part for one, part in parts.items() if not one.package or one.package in new}
             records = tuple(_package(name, [part for one, part in parts.items() if one.package == name]) for name in sorted(new))
-            try:
-                ack = self._publish(stream, batch, parts, records)
-            except BaseException:
-                self._packages.interrupted(new)
-                raise
-            if any(part.placed for part in parts.values()):
-                self._packages.add(new)
-            else:
-                for record in records:
-                    self._packages.add_without_rows(record)
-            return ack
+            rows = sum(part.rows for part in parts.values())
+            return self._packages.load(records, rows, lambda: self._publish(stream, batch, parts, records))
 
     def _publish(self, stream: str, batch: int, parts: dict[SliceId, _Slice], packages: tuple[PackageRecord, ...]) -> Ack:
         placed = [one for part in parts.values() for one in part.placed]
