@@ -45,7 +45,7 @@ AWAITED = 600.0
 
 
 class KeepRejects(Protocol):
-    """Where the bad rows of a table go: the publisher of its rejects, made when first needed."""
+    """Gives the publisher and the streams of a table's rejects, which are made when first needed."""
 
     def __call__(self) -> tuple[Publisher, Streams]: ...
 
@@ -85,7 +85,7 @@ class Streams:
         self._turn = threading.Lock()
         """Batches are committed one after the other: whoever is told "duplicate" can rely on the first one being in."""
         self._last: dict[str, int] = {}
-        """Of the streams that were asked for: the last batch that is visible."""
+        """The last visible batch of each stream that was asked for."""
         self._unsynced: set[str] = set()
         """Streams whose last batch is visible, but may not survive a power failure yet."""
 
