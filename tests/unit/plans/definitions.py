@@ -59,7 +59,11 @@ def mapped(taxi: Any) -> Any:
 def grouped(taxi: Any) -> Any:
     from pyspark.sql import functions as f
 
-    return taxi.withColumn("h", f.date_trunc("hour", "ts")).groupBy("plate", "h").applyInPandas(lambda frame: frame[["plate", "ts"]], "plate int, ts timestamp")
+    return (
+        taxi.withColumn("h", f.date_trunc("hour", "ts"))
+        .groupBy("plate", "h")
+        .applyInPandas(lambda frame: frame[["plate", "ts"]], "plate int, ts timestamp")
+    )
 
 
 def rounded(taxi: Any) -> Any:
