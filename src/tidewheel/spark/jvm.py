@@ -9,8 +9,7 @@ A session of Spark Connect has no Java process here: `is_classic` tells it, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,22 +74,6 @@ def forget_java() -> None:
     look at no other attribute of a class to see what there is."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-@contextmanager
-def own_active_session(spark: SparkSession) -> Iterator[None]:
-    """What is active before is active after it: whatever a session of ours does makes it the active one of the whole process, also for
-    users who ask for `SparkSession.active()`. Check: which attributes `SparkSession.getActiveSession` looks at."""
-    before = SparkSession._activeSession
-    try:
-        yield
-    finally:
-        SparkSession._activeSession = before
-        sessions = java_of(spark).org.apache.spark.sql.classic.SparkSession
-        if before is not None:
-            sessions.setActiveSession(before._jsparkSession)
-        else:
-            sessions.clearActiveSession()
 
 
 # ---- silence ------------------------------------------------------------------------------------------------
