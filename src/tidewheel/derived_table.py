@@ -145,6 +145,7 @@ def planned(
     bounds: Mapping[str, Any] | None,
     incremental: str,
     begin: Any,
+    deterministic: Sequence[str],
     spark: SparkSession | None,
 ) -> Planned:
     """What Spark makes of a definition, checked as a table. `name` is only looked at if the table is to be made."""
@@ -155,8 +156,9 @@ def planned(
     column = time.column if isinstance(time, Epoch) else time
     axis = TimeAxis(time.column, time.unit) if isinstance(time, Epoch) else time
     by = key if isinstance(key, str) else ""
+    trusted = frozenset([deterministic] if isinstance(deterministic, str) else deterministic)
     tables = engine.do(ListTables())
-    found = define(spark, definition, tables, lambda name: engine.table(name).spec, axis, by, declared_bounds(bounds), incremental)
+    found = define(spark, definition, tables, lambda name: engine.table(name).spec, axis, by, declared_bounds(bounds), incremental, trusted)
     spec = replace(make_spec("derived", found.schema, time=time, key=key or column, partition=partition), name=name)
     first = None if begin is None else spec.time.lower(begin)
     return Planned(spec, replace(found.definition, begin=first), found.bounds, found.warnings)
@@ -174,10 +176,11 @@ def create(
     incremental: str,
     begin: Any,
     if_exists: str,
+    deterministic: Sequence[str],
     spark: SparkSession | None,
 ) -> Derived:
     check_name(name)
-    made = planned(engine, name, definition, time, key, partition, bounds, incremental, begin, spark)
+    made = planned(engine, name, definition, time, key, partition, bounds, incremental, begin, deterministic, spark)
     for warning in made.warnings:
         warnings.warn(f"{name}: {warning}", stacklevel=3)
     spec = engine.do(CreateDerived(made.spec, made.definition, made.bounds, if_exists))

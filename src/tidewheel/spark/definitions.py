@@ -10,6 +10,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tidewheel.derive.bounds import Bounds
+from tidewheel.derive.determinism import judge
 from tidewheel.derive.inference import infer
 from tidewheel.engine.compute import Defined
 from tidewheel.errors import SchemaError
@@ -30,10 +31,12 @@ def define(
     key: str,
     bounds: Mapping[str, Bounds],
     incremental: str,
+    deterministic: frozenset[str],
 ) -> Defined:
     """A query in Spark SQL, or a function of DataFrames, as a definition, with its columns and bounds.
 
-    `tables` are all that there are; `key` is the derived table's key, if it is a column. SchemaError says what cannot be a derived table.
+    `tables` are all that there are; `key` is the derived table's key, if it is a column. `deterministic` are
+    names of Python functions that give the same each time. SchemaError says what cannot be a derived table.
     """
     session = running_session(spark)
     names = _known(sources_of(session, what) if isinstance(what, str) else parameters(what), tables)
@@ -48,13 +51,14 @@ def define(
         found = analyse_function(session, what, schemas)
         language, text, digest = PYTHON, register_function(what), digest_of(what)
     inferred = infer(found.plan_json, {name: spec.time for name, spec in specs.items()}, time, bounds).required()
-    if not found.deterministic:
-        raise SchemaError("this definition would give other rows each time it is computed, as rand() and uuid() do; leave that out")
+    judged = judge(found.plan_json, found.deterministic, deterministic)
+    if judged.refusals:
+        raise SchemaError("\n".join(judged.refusals))
     modes = (Mode(RECOMPUTE, "works for every definition"),)
     definition = Definition(
         language, text, digest, modes, incremental=incremental, conf=tuple(PINNED.items()), made_with=pyspark.__version__
     )
-    return Defined(definition, found.schema, tuple((name, inferred[name].to_json()) for name in names))
+    return Defined(definition, found.schema, tuple((name, inferred[name].to_json()) for name in names), judged.warnings)
 
 
 def _known(names: Sequence[str], tables: Sequence[str]) -> list[str]:
