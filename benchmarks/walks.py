@@ -1,4 +1,4 @@
-"""How far a call walks: functions and files of ours between a user's call and what comes of it.
+"""How far a call walks, functions and files of ours between a user's call and what comes of it; and how large the house is.
 
     python -m benchmarks.walks
 
@@ -90,6 +90,14 @@ def stream_commit(root: Path) -> int:
     return found[0]
 
 
+def packages() -> None:
+    """Files and lines of each folder."""
+    print("\n| package | files | lines |\n| --- | --- | --- |")
+    for folder in sorted(one for one in Path(HOUSE).iterdir() if (one / "__init__.py").exists()):
+        sizes = [len(file.read_text().splitlines()) for file in folder.rglob("*.py")]
+        print(f"| `{folder.name}` | {len(sizes)} | {sum(sizes):,} |")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as place, tw.open(Path(place) / "wh") as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="id")
@@ -104,6 +112,7 @@ def main() -> None:
         }.items():
             print(f"| {name} | {' | '.join(map(str, walked(call)))} |")
         print(f"\na Spark batch: {stream_commit(Path(place) / 'wh')} frames from the sink's commit to the engine's, the wire between them")
+    packages()
 
 
 if __name__ == "__main__":

@@ -139,6 +139,26 @@ def after_replaced(world: World) -> None:
     world.flush()
 
 
+def followed(world: World) -> None:
+    """A derived table follows: built, added to, computed anew after rows were taken, refreshed for nothing, backed up."""
+    world.open()
+    world.create()
+    world.derive()
+    world.insert(batch(0, 0))
+    world.insert(batch(0, 2))
+    world.refresh()
+    world.insert(batch(1, 0))
+    world.insert(batch(2, 3), package="p")
+    world.refresh()
+    world.replace(batch(4, 0), *EARLY)
+    world.refresh()
+    world.backup()
+    world.replace(batch(4, 0, at=1)[:3], *EARLY)
+    world.insert(batch(0, 9))
+    world.refresh()
+    world.look()
+
+
 LATER = 0, 2000 * SECOND
 
 
@@ -172,6 +192,10 @@ def test_replaced(folder: Path, durability: str, monkeypatch: pytest.MonkeyPatch
     share = 15 if durability == "process" else 45
     Enumeration(folder, settings, replaced, deaths=deaths, share=share).all()
     Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=share).all()
+
+
+def test_derived(folder: Path) -> None:
+    Enumeration(folder, tw.Settings(durability="process", leaf_rows=4), followed, deaths="both", share=24).all()
 
 
 def test_backup(folder: Path) -> None:

@@ -52,7 +52,8 @@ def recipe(rng: random.Random, name: str, known: Sequence[str]) -> Recipe:
     b = rng.choice([one for one in known if one != a] or [a])
     partition = rng.choice(["1 hour", "3 hours", "1 day", "1 month"])
     same, hour, day = Bounds(), declared("0", every="1 hour"), declared("0", every="1 day")
-    match rng.choice(["project", "hourly", "daily", "top", "spread", "band", "union", "lookup", "shift"]):
+    alone = ["project", "hourly", "hourly", "daily", "top", "spread", "spread", "shift"]
+    match rng.choice(alone if len(known) < 4 else [*alone, "band", "band", "union", "lookup"]):
         case "project":
             sql = f"SELECT ts, k, v * 2 AS v FROM {a} WHERE v % 3 <> 0"
             return Recipe(name, (a,), sql, (same,), (ADDED, BY_KEY, ANEW), lambda s: [(t, k, 2 * v) for t, k, v in s if v % 3], partition)

@@ -265,6 +265,12 @@ def test_nothing_else_is_made() -> None:
         wire.unpack(pa.py_buffer(len(head).to_bytes(8, "little") + head))
 
 
+@pytest.mark.parametrize("head", [b"", b" null", b"null ", b"null null", b'{"$": "tuple", "v": []', b"\xff", b"nul"])
+def test_a_message_that_is_not_one_value(head: bytes) -> None:
+    with pytest.raises(ValueError):
+        wire.unpack(pa.py_buffer(len(head).to_bytes(8, "little") + head))
+
+
 # ---- rows ---------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyarrow import flight
 
+from tidewheel.cluster.requests import AskTable, GiveTable, OnTable, OnWarehouse
+from tidewheel.engine.protocol import ASK_AGAIN
 from tidewheel.errors import LimitError, OwnerLostError
 
 BROKEN = (flight.FlightError, OSError)
@@ -15,38 +17,30 @@ BROKEN = (flight.FlightError, OSError)
 
 _NEVER_SENT = ("failed to connect", "Connection refused")
 
-_UNKNOWN = {
-    "Insert": "the rows may be there or not: look, or insert under a package name, which can simply be repeated",
-    "Replace": "the rows may have been exchanged or not: replacing them again is safe",
-    "CommitBatch": "the batch may be there or not: committing it again is safe",
-    "CommitLoad": "the rows may be there or not",
-    "CreateTable": "the table may be there or not",
-    "DropTable": "the table may be there or not",
-}
-
 
 def lost_during(request: Any, root: Path, why: str) -> OwnerLostError:
     """What to tell whoever waits for the answer to a request."""
     untouched = any(text in why for text in _NEVER_SENT)
-    what = _asked(request)
-    known = "nothing was done" if untouched else _UNKNOWN.get(what, "ask again")
+    what, if_lost = _asked(request)
+    known = "nothing was done" if untouched else if_lost
     return OwnerLostError(f"the owner of the warehouse {root} was lost during {what} ({why}); {known}", untouched=untouched)
 
 
 def late_during(request: Any, root: Path, seconds: float) -> LimitError:
     """The same if the owner did not answer in time. It may still do what it was asked to, when it goes on."""
-    what = _asked(request)
+    what, if_lost = _asked(request)
     return LimitError(
-        f"{what} took longer than its timeout of {seconds:g} s: the owner of the warehouse {root} did not answer; "
-        f"{_UNKNOWN.get(what, 'ask again')}",
+        f"{what} took longer than its timeout of {seconds:g} s: the owner of the warehouse {root} did not answer; {if_lost}",
         retryable=True,
     )
 
 
-def _asked(request: Any) -> str:
-    """The name of what was asked for: an operation goes by its own name, not by that of the request that carries it."""
-    carried = (getattr(request, part, None) for part in ("operation", "question", "delivery"))
-    return type(next((one for one in carried if one is not None), request)).__name__
+def _asked(request: Any) -> tuple[str, str]:
+    """The name of a request and what its loss means: those of the operation it carries, if it carries one."""
+    match request:
+        case OnWarehouse(operation) | OnTable(_, operation) | AskTable(_, operation) | GiveTable(_, operation):
+            return type(operation).__name__, operation.if_lost
+    return type(request).__name__, getattr(request, "if_lost", ASK_AGAIN)
 
 
 def reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ What can be asked of a warehouse is not listed here: `engine/operations.py` has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.model.query import Query, Stats
@@ -60,6 +60,8 @@ class OpenTable:
 class CreateTable:
     spec: TableSpec
     if_exists: Any
+
+    if_lost: ClassVar[str] = "the table may be there or not"
 
 
 @dataclass(frozen=True, slots=True)

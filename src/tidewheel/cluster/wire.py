@@ -89,7 +89,11 @@ def unpack(message: pa.Buffer) -> tuple[Any, pa.Buffer]:
     view = memoryview(message)
     (size,) = _LENGTH.unpack_from(view)
     end = _LENGTH.size + size
-    value = decode(json.loads(bytes(view[_LENGTH.size : end])))
+    text = str(view[_LENGTH.size : end], "utf-8")
+    found, read = _decoder.raw_decode(text)  # `decode` would look for spaces around it, which takes as long as the rest
+    if read != len(text):
+        raise ValueError(f"a message ends after {read} of {len(text)} characters")
+    value = decode(found)
     rows = message.slice(min(end + -end % _ALIGN, len(view)))
     return value, rows
 
@@ -422,4 +426,5 @@ _READERS: dict[str, Callable[[Json], Any]] = {
     "Answer": _read_answer,
 }
 
+_decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=encode)

@@ -6,15 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewheel.catalog.access import CatalogReader
-from tidewheel.catalog.tenure import Tenure
 from tidewheel.chunk.format import code_columns
 from tidewheel.engine.local_derived import LocalDerived
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion
-from tidewheel.env.clock import Clock
-from tidewheel.env.local_files import LocalFiles
 from tidewheel.errors import FencedError, InputError
 from tidewheel.index.version import Version
 from tidewheel.metrics import TableMetrics
@@ -33,11 +29,8 @@ from tidewheel.read.pins import Pins, chunks_of, fresh_of
 from tidewheel.read.planner import Planner
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
-from tidewheel.settings import Settings
 from tidewheel.write.accept import Acceptor
 from tidewheel.write.bulk_loads import Loads
-from tidewheel.write.commit import Committer
-from tidewheel.write.flush import Flusher
 from tidewheel.write.inserts import Inserts
 from tidewheel.write.log import Log
 from tidewheel.write.packages import Packages
@@ -47,28 +40,10 @@ from tidewheel.write.rejects import rejects_spec
 from tidewheel.write.replace import Replacements
 from tidewheel.write.streams import Streams
 
+if TYPE_CHECKING:
+    from tidewheel.engine.local_engine import LocalEngine
+
 T = TypeVar("T")
-
-
-class Owner(Protocol):
-    """What a table needs of the engine that owns it."""
-
-    settings: Settings
-    clock: Clock
-    flusher: Flusher
-    commits: Committer
-    files: LocalFiles
-    epoch: int
-    refreshing: threading.Lock
-
-    @property
-    def catalog(self) -> CatalogReader: ...
-    @property
-    def tenure(self) -> Tenure: ...
-    def check_open(self) -> None: ...
-    def table(self, name: str) -> LocalTable: ...
-    def cut(self, names: Sequence[str]) -> dict[str, int]: ...
-    def rejects_of(self, table: TableRecord, create: bool) -> LocalTable | None: ...
 
 
 class LocalTable:
@@ -76,7 +51,7 @@ class LocalTable:
 
     lost = False
 
-    def __init__(self, engine: Owner, contents: TableContents) -> None:
+    def __init__(self, engine: LocalEngine, contents: TableContents) -> None:
         record = contents.record
         self.engine = engine
         self.record = record
@@ -265,7 +240,7 @@ class LocalTable:
         return [StreamState(stream, one.batch, one.rows, flushed) for stream, (one, flushed) in sorted(last.items())]
 
 
-def _rejects_of(engine: Owner, table: TableRecord) -> tuple[Publisher, Streams]:
+def _rejects_of(engine: LocalEngine, table: TableRecord) -> tuple[Publisher, Streams]:
     """Not a method: a table that held on to itself would keep its files after it was dropped."""
     rejects = engine.rejects_of(table, create=True)
     assert rejects is not None

@@ -44,6 +44,8 @@ class DropTable(WarehouseOperation[None]):
     name: Any
     cascade: bool = False
 
+    if_lost: ClassVar[str] = "the table may be there or not"
+
     def on(self, engine: LocalEngine, progress: Progress | None) -> None:
         engine.drop(self.name, self.cascade)
 
@@ -58,6 +60,8 @@ class Insert(TableDelivery[Ack]):
     package: Any
     on_bad: Any
 
+    if_lost: ClassVar[str] = "the rows may be there or not: look, or insert under a package name, which can simply be repeated"
+
     def on(self, table: LocalTable, rows: Any) -> Ack:
         return table.feeding(lambda: table.inserts.insert(rows, self.package, self.on_bad))
 
@@ -67,6 +71,8 @@ class Replace(TableDelivery[Ack]):
     """Exchange the rows of a time interval at once: readers see the old ones or the new ones, never both or neither."""
 
     time: Any
+
+    if_lost: ClassVar[str] = "the rows may have been exchanged or not: replacing them again is safe"
 
     def on(self, table: LocalTable, rows: Any) -> Ack:
         return table.feeding(lambda: table.replacements.replace(rows, self.time))
@@ -211,6 +217,8 @@ class CommitBatch(TableOperation[Ack]):
     slices: tuple[SliceId, ...]
     written: tuple[Written, ...] = ()
 
+    if_lost: ClassVar[str] = "the batch may be there or not: committing it again is safe"
+
     def on(self, table: LocalTable) -> Ack:
         return table.feeding(lambda: table.streams.commit(self.stream, self.run, self.batch, self.slices, self.written))
 
@@ -257,6 +265,8 @@ class CommitLoad(TableOperation[Ack]):
     job: str
     written: tuple[Written, ...]
     overwrite: bool
+
+    if_lost: ClassVar[str] = "the rows may be there or not"
 
     def on(self, table: LocalTable) -> Ack:
         return table.feeding(lambda: table.loads.commit(self.job, self.written, self.overwrite))

@@ -26,8 +26,20 @@ T = TypeVar("T")
 
 # ---- operations: frozen dataclasses of plain values, which is why all of them can cross a wire ----------------
 
+ASK_AGAIN = "ask again"
+"""What to do after a call that changes nothing, or nothing that matters, if its owner was lost before it answered."""
 
-class TableOperation(ABC, Generic[T]):
+
+class Operation:
+    """The base of all operations, whatever goes along with them."""
+
+    __slots__ = ()
+
+    if_lost: ClassVar[str] = ASK_AGAIN
+    """What a caller should know who got no answer, because the owner was lost or took too long: whether it may have been done."""
+
+
+class TableOperation(Operation, ABC, Generic[T]):
     """Asked of a table; answered by a value."""
 
     __slots__ = ()
@@ -37,7 +49,7 @@ class TableOperation(ABC, Generic[T]):
         """Carry it out, on the owner's `LocalTable`."""
 
 
-class TableQuestion(ABC):
+class TableQuestion(Operation, ABC):
     """Asked of a table; answered by rows, which are read when the caller wants them."""
 
     __slots__ = ()
@@ -56,7 +68,7 @@ class TableQuestion(ABC):
         return None
 
 
-class TableDelivery(ABC, Generic[T]):
+class TableDelivery(Operation, ABC, Generic[T]):
     """Brings rows to a table; answered by a value."""
 
     __slots__ = ()
@@ -69,7 +81,7 @@ class TableDelivery(ABC, Generic[T]):
         """Take the rows in, on the owner's `LocalTable`."""
 
 
-class WarehouseOperation(ABC, Generic[T]):
+class WarehouseOperation(Operation, ABC, Generic[T]):
     """Asked of a warehouse; answered by a value."""
 
     __slots__ = ()

@@ -64,10 +64,10 @@ class Step(Generic[T]):
     def outcome(self) -> T:
         """What came of it, when it has ended. Once."""
         error = self._error
-        try:
-            if error is not None:
-                raise error
+        if error is None:
             return self._result.pop()
+        try:
+            raise error
         finally:
             self._forget()
             del error

@@ -44,7 +44,7 @@ _SETTLE = 0.25
 
 
 class House(Protocol):
-    """What a check needs of a warehouse: `LocalEngine` of one that is open, `Closed` of one that is not."""
+    """A warehouse that can be checked: a protocol, because there are two, `LocalEngine` for one in use and `Closed` for one that is not."""
 
     @property
     def files(self) -> LocalFiles: ...

@@ -25,7 +25,7 @@ _REMEMBERED = 256
 
 
 def aggregation(planner: Planner, query: Query, watch: Watch) -> Aggregation | Totals:
-    """How a query's aggregates and groups are made: by DuckDB, unless they are plain totals of all rows."""
+    """The maker of a query's aggregates and groups: DuckDB, unless they are plain totals of all rows."""
     return _totals(planner, query) or Aggregation(planner, query, watch)
 
 

@@ -40,7 +40,7 @@ _GRACE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What went wrong in a worker."""
+    """An error of a worker, as it crosses to the process that waits for it."""
 
     kind: str
     """`memory`, `interrupted`, `query`: a message of DuckDB's, or `said`: one of ours."""

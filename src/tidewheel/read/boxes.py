@@ -19,12 +19,12 @@ _MOST_UNEVEN = 16
 Interval = tuple[Any, Any]
 """Closed; None is open."""
 Box = Mapping[str, Interval]
-"""What it does not name is unbounded."""
+"""Intervals by column; a column that is not named is unbounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Where the rows of a condition are."""
+    """Boxes that hold all rows of a condition."""
 
     boxes: tuple[Box, ...]
     exact: bool
@@ -34,11 +34,11 @@ class Boxes:
 EVERYTHING = Boxes(({},), True)
 NOTHING = Boxes((), True)
 UNKNOWN = Boxes(({},), False)
-"""Of a condition that is not understood."""
+"""The bounds of a condition that is not understood: all rows, each of which has to be asked."""
 
 
 def both(a: Boxes, b: Boxes) -> Boxes:
-    """Of rows that satisfy both conditions."""
+    """The bounds of rows that satisfy both conditions."""
     if len(a.boxes) * len(b.boxes) > MOST_BOXES:
         a, b = (_hull(a), b) if len(a.boxes) > len(b.boxes) else (a, _hull(b))
     met = [box for one in a.boxes for two in b.boxes if (box := _meet(one, two)) is not None]
@@ -46,13 +46,13 @@ def both(a: Boxes, b: Boxes) -> Boxes:
 
 
 def either(a: Boxes, b: Boxes) -> Boxes:
-    """Of rows that satisfy one of them."""
+    """The bounds of rows that satisfy at least one of two conditions."""
     joined, even = apart(a.boxes + b.boxes)
     return Boxes(tuple(joined), even and a.exact and b.exact)
 
 
 def _meet(a: Box, b: Box) -> Box | None:
-    """What two boxes have in common; None if that is nothing."""
+    """The box that two boxes have in common; None if there is none."""
     met = dict(a)
     for column, (lo, hi) in b.items():
         lo0, hi0 = met.get(column, (None, None))

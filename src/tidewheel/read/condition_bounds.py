@@ -24,7 +24,7 @@ from tidewheel.model.times import DATE_UNITS, TimeAxis
 from tidewheel.read.boxes import EVERYTHING, UNKNOWN, Box, Boxes, apart, both, either
 
 _MOST_VALUES = 1000
-"""Of a list of values that are looked at one by one."""
+"""Values of a list that are looked at one by one; of a longer one only the ends count."""
 
 _LARGE = 1 << 53
 """From here on a float does not stand for one whole number alone, and who compares the two may round."""
@@ -76,7 +76,7 @@ def narrowed(query: Query, spec: TableSpec, box: Box) -> Query:
 
 
 def _common(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, Any]:
-    """What two intervals of time have in common."""
+    """The interval that two intervals of time have in common."""
     if asked is None:
         return found
     lo, hi = spec.time.interval(*pair(asked, "time"))
@@ -183,7 +183,7 @@ class Finder:
         return Boxes(({column: (text, where.after(text))},), False)
 
     def _between_ends(self, column: str, values: pa.Array) -> Boxes:
-        """Of a long list only the ends are looked at."""
+        """The bounds of a long list of values, by its ends alone."""
         t = pa.types
         if column == self._address or not (t.is_integer(values.type) or t.is_timestamp(values.type) or t.is_string(values.type)):
             return UNKNOWN
@@ -233,7 +233,7 @@ def _whole_ends(value: pa.Scalar) -> tuple[int, int] | None:
 
 
 def _whole(column: str, op: str, first: int, last: int) -> Boxes:
-    """Of numbers that have neighbours: every interval can be closed."""
+    """An interval of numbers that have neighbours: every one can be closed."""
     match op:
         case "=":
             return Boxes(({column: (first, last)},) if first <= last else (), True)
@@ -266,7 +266,7 @@ def _bound(value: pa.Scalar, type_: pa.DataType) -> Any:
 
 
 def _dense(column: str, op: str, bound: Any) -> Boxes:
-    """Of values without neighbours: an open end is closed, and lets one value too much in."""
+    """An interval of values without neighbours: an open end is closed, and lets one value too much in."""
     above, below = bound, bound
     if isinstance(bound, float) and op in (where.MORE, where.LESS):
         above, below = math.nextafter(bound, math.inf), math.nextafter(bound, -math.inf)

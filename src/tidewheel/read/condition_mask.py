@@ -1,4 +1,4 @@
-"""Which rows of a batch satisfy a condition."""
+"""Conditions, asked of the rows of a batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kept(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
 
 
 def mask(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Of every row of a batch, whether the condition holds: true, false or null."""
+    """The condition's value for every row of a batch: true, false or null."""
     match condition:
         case Comparison(column, op, value):
             return _compared(plain(batch.column(column)), op, value)

@@ -28,7 +28,7 @@ Marks = npt.NDArray[np.bool_]
 
 
 class Damage:
-    """What is lost of the chunks of a version, by their numbers in it, as far as one query needed to know."""
+    """Losses of the chunks of a version, by their numbers in it, as far as one query needed to know."""
 
     def __init__(self, version: Version) -> None:
         self.grown = False
@@ -70,7 +70,7 @@ class Damage:
         return number not in self._whole
 
     def lost(self, number: int) -> Marks | None:
-        """Which leaves of a chunk are lost; None if none is known to be."""
+        """The leaves of a chunk that are lost; None if none is known to be."""
         return self._leaves.get(number)
 
     def cut(self, pieces: Matrix, segments: Matrix) -> Matrix:
@@ -120,7 +120,7 @@ class Damage:
 def find_intact(
     find: Callable[[Damage], Found], version: Version, columns: Callable[[Found], Iterable[Columns]], watch: Watch
 ) -> tuple[Found, Damage]:
-    """What `find` finds when it leaves out all that is damaged in the columns a query reads."""
+    """The rows that `find` finds, without all that is damaged in the columns a query reads."""
     damage = Damage(version)
     while True:
         damage.grown = False
@@ -133,7 +133,7 @@ def find_intact(
 
 
 def _check_remote(found: Found, columns: Columns, watch: Watch, damage: Damage) -> None:
-    """The same for chunks that are not mapped: their blocks are fetched to be checked, and once more to be read."""
+    """Check chunks that are not mapped: their blocks are fetched to be checked, and once more to be read."""
     for piece in range(found.near, len(found.pieces)):
         number = int(found.pieces[piece, INDEX])
         chunk = found.far(piece)

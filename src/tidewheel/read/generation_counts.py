@@ -1,4 +1,4 @@
-"""How many rows came with each generation, for whoever reads the changes of a table and wants to take only so many at a time."""
+"""Rows counted by their generation, so that a reader of changes can take a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _pieces(version: Version, after: int, last: int) -> tuple[Numbers, Numbers]:
 
 
 def _first_needed(pieces: Numbers, after: int, most: int, end: int) -> tuple[int, int]:
-    """So many pieces hold all rows of the generations before `end`, which are more than `most` (or all there are)."""
+    """The number of pieces that hold all rows of the generations before `end`, which are more than `most` (or all there are)."""
     whole = pieces[pieces[:, 0] > after]
     by_end = whole[np.argsort(whole[:, 1])]
     ended = np.concatenate([[0], np.cumsum(by_end[:, 2])])[np.searchsorted(by_end[:, 1], pieces[:, 0])]

@@ -38,7 +38,7 @@ machine, is."""
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one query may take; infinity is no limit."""
+    """Seconds, rows and bytes that one query may take; infinity is no limit."""
 
     seconds: float
     rows: float
@@ -115,7 +115,7 @@ class Watch:
             self._deadline -= self._free
 
     def pause(self, since: float) -> None:
-        """What the caller did since then was not the query's time."""
+        """Leave the time since then out: the caller had it, not the query."""
         self._deadline += perf_counter() - since
 
     def take(self, size: int) -> None:
@@ -128,7 +128,7 @@ class Watch:
             )
 
     def count(self, rows: int) -> None:
-        """So many rows are returned in all: raises if these are too many."""
+        """Compare the rows that are returned in all with the limit: raises if they are too many."""
         if rows > self.limits.rows:
             raise LimitError(
                 f"the query returns more than {self.limits.rows:,.0f} rows, its max_rows; narrow it, say limit= if some are enough, "

@@ -45,7 +45,7 @@ class LocalResult(PipedResult):
 
     @property
     def found(self) -> Found:
-        """What is read to answer it. Raises if it was cancelled."""
+        """Pieces and segments that are read to answer it. Raises if the query was cancelled."""
         return self._alive().found
 
     @property
@@ -53,7 +53,7 @@ class LocalResult(PipedResult):
         return self.packed_plan().plan(self.stats)
 
     def packed_plan(self) -> PackedPlan:
-        """What the plan is made of."""
+        """The plan as arrays and names, which cross the wire in less time than `Plan` is made in."""
         scan = self._alive()
         found, version = scan.found, scan.found.version
         chunks: Any = version.chunks.holders

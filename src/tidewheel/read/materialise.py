@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
 
 _MOST_BYTES = (1 << 31) - 1
-"""What 32-bit offsets can address."""
+"""Bytes that 32-bit offsets can address."""
 
 _LARGE = 1 << 16
 """Rows from which on a copy looks at the clock after each column."""
@@ -96,7 +96,7 @@ def copy(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> pa.R
 
 
 def sliceable(found: Found, segments: Matrix, least: int) -> npt.NDArray[np.bool_]:
-    """Which segments are long enough to be returned as slices and lie in order."""
+    """A mask of the segments that are long enough to be returned as slices and lie in order."""
     slices: npt.NDArray[np.bool_] = (segments[:, 2] >= least) & (found.pieces[segments[:, 0], PERM] == 0)
     return slices
 

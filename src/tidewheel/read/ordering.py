@@ -19,7 +19,7 @@ _MANY = 1 << 17
 
 _TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|(.*?\S))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
 _TERMS = re.compile(r"""(?:"(?:[^"]|"")*"|[^",])+""")
-"""What is between commas; within quotes, a comma is part of a name."""
+"""Terms between commas; within quotes, a comma is part of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same order in a type that Arrow can sort."""
+    """Values of a type that Arrow can sort, in the same order."""
     type_, t = column.type, pa.types
     if t.is_dictionary(type_):
         return _sortable(column.cast(type_.value_type))

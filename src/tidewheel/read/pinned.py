@@ -39,7 +39,7 @@ class PinnedVersion:
         return LocalResult(self._planner, self.version, query)
 
     def query_at(self, version: Version, query: Query) -> LocalResult:
-        """The same of another version of the table."""
+        """The answer to a query of another version of the table."""
         return LocalResult(self._planner, version, query)
 
 

@@ -19,7 +19,7 @@ EXPIRES = 600.0
 """Seconds after which a pin that nobody touched is let go: whoever took it is dead."""
 
 SOON = 60.0
-"""The same once every part has been read. Not at once: parts are read again when a task is tried again."""
+"""Seconds that a pin is kept once every part has been read. Not none: parts are read again when a task is tried again."""
 
 MOST = 256
 """Pins at once; the one that was not asked for the longest goes first."""

@@ -22,7 +22,7 @@ _FEW_ROWS = 1024
 
 
 class PipedResult(Result):
-    """What is common to them: how they are read, counted and timed."""
+    """The base of results whose rows go through a `Pipeline`: reading, counting and timing."""
 
     _pipeline: Pipeline
     _planned: float
@@ -31,7 +31,7 @@ class PipedResult(Result):
 
     @abstractmethod
     def _source(self) -> tuple[Source, int | None]:
-        """Where its rows come from, and how many the result has, if that is known. Raises if it was cancelled."""
+        """The source of its rows, and their number, if that is known. Raises if the query was cancelled."""
 
     def known_rows(self) -> int | None:
         return self._rows if self._rows is not None else self._source()[1]

@@ -1,4 +1,4 @@
-"""What happens to the rows that a query's bounds found: condition, where, aggregate, order, limit, columns; and its limits all the while.
+"""The steps behind a query's bounds: condition, where, aggregate, order, limit, columns; and the query's limits all the while.
 
 Made once per query, which checks all that can be wrong with it; run for each reading of the result.
 """
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 def limits_of(planner: Planner, query: Query) -> Limits:
-    """What a query may take."""
+    """The limits of a query: its own, and the table's where it names none."""
     if query.timeout is None and query.max_rows is None and query.max_bytes is None:
         return planner.limits
     return planner.limits.asked_by(query)
@@ -82,7 +82,7 @@ class Pipeline:
 
     @property
     def totals(self) -> Totals | None:
-        """What is asked for, if it is nothing but totals that can be made of values where they lie."""
+        """The totals that are asked for, if that is all and they can be made of values where they lie."""
         if self._aggregation is None or self.filters or self.limit is not None or self._order:
             return None
         return self._aggregation if self._aggregation.folds is not None else None
@@ -113,7 +113,7 @@ class Pipeline:
         return names
 
     def known_rows(self, found: int) -> int | None:
-        """How many rows it has if its source has so many, unless they must be read to know."""
+        """The rows of the result if its source has `found`; None if they must be read to know."""
         if self.filters or self._aggregation is not None:
             return None
         return found if self.limit is None else min(found, self.limit)

@@ -48,7 +48,7 @@ class Planner:
         self._some: dict[tuple[str, ...], Columns] = {}
         """Other columns that were asked for: they often are again."""
         self.remembered: dict[Any, Any] = {}
-        """What others worked out of questions to this table."""
+        """Parsed totals of queries, by their expressions: `read.aggregate` keeps them here."""
 
     def columns(self, names: Sequence[str] | None, role: str = "columns") -> Columns:
         if names is None:
@@ -143,7 +143,7 @@ class Planner:
 
 
 class Scan:
-    """What was found for one query, before rows are copied."""
+    """Pieces and segments of one query, before rows are copied."""
 
     __slots__ = ("check", "damage", "found", "keys", "planner", "time")
 
@@ -169,7 +169,7 @@ def _checker(coder: KeyCoder, lo: Any, hi: Any) -> Callable[[pa.RecordBatch], Ma
 
 
 def _check_known(version: Version, generation: int, table: str) -> None:
-    """Whether rows came before or after this generation must be known of all of them. (Changes need only be told apart once.)"""
+    """Raise unless all rows can be told apart by this generation. (Changes need only be told apart once.)"""
     for chunk in version.chunks:
         record = chunk.record
         if record.format == 1 and record.generation_lo <= generation < record.generation_hi:

@@ -20,7 +20,7 @@ WINDOW_BYTES = 32 << 20
 
 
 def resident(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> Iterator[tuple[Found, Matrix]]:
-    """The same segments, in order and in one or several windows, each with all the rows it needs in memory."""
+    """Segments in their order, in one or several windows, each with all the rows it needs in memory."""
     if found.near == len(found.pieces) or not (segments[:, 0] >= found.near).any():
         yield found, segments
         return

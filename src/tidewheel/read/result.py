@@ -30,9 +30,9 @@ class Result(ABC):
 
     schema: pa.Schema
     stats: Stats
-    """What it cost; complete once it was read."""
+    """The cost of the answer; complete once it was read."""
     warning: str = ""
-    """What whoever asked must be told of: that damaged rows are left out."""
+    """A warning for whoever asked, such as that damaged rows are left out; empty if there is none."""
     cancelled = False
     """`cancel` was called."""
 
@@ -77,7 +77,7 @@ class Result(ABC):
     @property
     @abstractmethod
     def plan(self) -> Plan:
-        """How it is answered, as data."""
+        """The plan of the answer, as data: one subquery for each region that is read."""
 
     def explain(self) -> str:
         return plan_text(self.plan, self._spec())
@@ -92,7 +92,7 @@ class Result(ABC):
 
     @abstractmethod
     def known_rows(self) -> int | None:
-        """How many rows it has, if that is known without reading them."""
+        """The number of rows, if that is known without reading them."""
 
     @abstractmethod
     def cancel(self) -> None:
@@ -110,7 +110,7 @@ class Result(ABC):
 
     @abstractmethod
     def _count(self, of: Cancellable | None = None) -> int:
-        """How many rows there are."""
+        """The number of rows, which are read if there is no other way. Does not count against `max_rows`."""
 
     @abstractmethod
     def _counts_cheaply(self) -> bool:

@@ -30,7 +30,7 @@ _QUICK = 0.02
 
 
 def looked_at_within(expression: str, names: tuple[str, ...], aggregates: bool, watch: Watch) -> Expression:
-    """What an expression of a query is. To look at a long one takes its time, which is the query's."""
+    """A parsed expression of a query. To look at a long one takes its time, which is the query's."""
     if not isinstance(expression, str) or not LONG < len(expression) <= LONGEST:
         return looked_at(expression, names, aggregates)
     with _working({"kind": "look", "text": expression, "names": names, "aggregates": aggregates}, (), watch) as work:
@@ -52,12 +52,12 @@ class Filter:
             self._names = (any_column,)  # an expression without columns still needs to know how many rows there are
         self.columns = tuple(dict.fromkeys((*self._names, *(one.column for one in self._lists))))
         self._row_seconds = NEVER
-        """What a row took when this was last seen."""
+        """Seconds that a row took when this was last seen."""
         nothing = pa.Table.from_batches([], pa.schema([schema.field(n) for n in self.columns]))
         self.mask(nothing, watch, schema.names)
 
     def mask(self, rows: pa.RecordBatch | pa.Table, watch: Watch, names: list[str] | None = None) -> pa.Array:
-        """Which rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""
+        """A mask of the rows to keep. Only the columns it reads go through DuckDB, so no other value changes its type."""
         own = {n: rows.column(n) for n in self._names} | {one.name: one.mask(rows) for one in self._lists}
         table = pa.table(list(own.values()), list(own))
         few = table.num_rows <= _FEW

@@ -105,7 +105,7 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
 
 
 def _matching(scan: Scan, found: Found, segments: Matrix, columns: Columns, watch: Watch) -> tuple[npt.NDArray[np.bool_], int]:
-    """Which rows of these segments have a key that is asked for, and how many."""
+    """A mask of the rows of these segments whose key is asked for, and their number."""
     bounds, (c, *_) = scan.keys.texts, columns.numbers
     if bounds is None or columns.shape.kinds[c] not in (VAR32, VAR64):
         held = watch.held

@@ -56,7 +56,7 @@ _scratch = _Scratch()
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns:
-    """Where a chunk of this table stores key and time codes: numbers of stored columns."""
+    """Numbers of the stored columns in which chunks of this table have key and time codes."""
 
     key: int
     time: int
@@ -69,15 +69,15 @@ class Era:
     after: int
     upto: int
     column: int
-    """Where a chunk stores them, if it does: the number of a stored column."""
+    """The stored column in which a chunk has them, if it does."""
 
     def meets(self, pieces: Matrix) -> npt.NDArray[np.bool_]:
-        """Which pieces can have rows of these generations."""
+        """A mask of the pieces that can have rows of these generations."""
         some: npt.NDArray[np.bool_] = (pieces[:, GENERATION_HI] > self.after) & (pieces[:, GENERATION_LO] <= self.upto)
         return some
 
     def cuts(self, pieces: Matrix) -> npt.NDArray[np.bool_]:
-        """Which pieces can have rows of others."""
+        """A mask of the pieces that can have rows of other generations."""
         some: npt.NDArray[np.bool_] = (pieces[:, GENERATION_LO] <= self.after) | (pieces[:, GENERATION_HI] > self.upto)
         return some
 
@@ -101,13 +101,13 @@ class Found:
     doubtful: int = 0
     """Segments whose rows must be checked by value."""
     null_columns: int = 0
-    """How many columns of pieces have nulls, if that is known; else 1."""
+    """Columns of pieces that have nulls, if their number is known; else 1."""
     near: int = 0
     """Pieces from this number on are chunks that are not mapped; `read.remote_scan` loads what is read of them."""
     kept: Sequence[MappedChunk | None] = ()
     """By piece, the mappings of the chunks before: their addresses are good for as long as these are held."""
     held: Mapping[int, Holder] = field(default_factory=dict)
-    """What was loaded of them."""
+    """By piece, what was loaded of chunks that are not mapped: pieces point into its memory."""
     _nulls: list[bool] | None = None
 
     def nulls(self) -> list[bool]:

@@ -24,7 +24,7 @@ _CHAIN = re.compile(rf"(?i)([A-Za-z_]\w*|\"[^\"]+\")\s*=\s*{_VALUE}(?:\s+OR\s+\1
 _CHAINED = re.compile(rf"\s*=\s*({_VALUE})")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _ODD = re.compile(r"--|/\*|[\\$'\"]|(?i:\bBETWEEN\b)")
-"""What makes it hard to tell where something begins, outside of what is quoted."""
+"""Signs that make it hard to tell where something begins, outside of quotes."""
 _BEFORE = re.compile(r"(?i)(?:\A|\(|,|\b(?:AND|OR|NOT|WHEN|THEN|ELSE))\s*\Z")
 _AFTER = re.compile(r"(?i)\s*(?:\Z|\)|,|(?:AND|OR|WHEN|THEN|ELSE|END)\b)")
 _BEFORE_OR = re.compile(r"(?i)(?:\A|\(|,|\b(?:OR|WHEN|THEN|ELSE))\s*\Z")

@@ -38,8 +38,8 @@ class TableScan:
         and rows that do not satisfy it stay where they are. Rows that do not satisfy `narrow` may be left out or returned: no answer
         depends on them. `bounds`: if they are known, those of which rows must still be asked the condition.
 
-        Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; if
-        nobody has to look at them for the condition, it is `folded`, and that is what batches have, a row each.
+        Without `columns` only the number of rows is wanted: batches have none. `parts`: what the rows of each query are to come to; unless
+        `keep` decides about them, it is `folded`, and that is what batches have, a row each: the rows stay where they are.
         """
         spec = table.spec
         self.spec = spec
@@ -58,7 +58,7 @@ class TableScan:
             named = columns_of(condition)
             read += [name for name in (spec.schema.names if named is None else named) if name not in read]
         self._counts = not read and not undecided
-        self.folded = parts is not None and not undecided and not self._counts
+        self.folded = parts is not None and self._keep is None and not self._counts
         wanted: dict[str, Any] = {"aggregate": parts} if self.folded else {"columns": read or [spec.time.column]}
         if undecided and keep is None:
             wanted["condition"] = rest

@@ -46,7 +46,7 @@ class Rejected:
     reason: str
     row: str
     origin: str | None = None
-    """Where the row was before it came here: a file and line, or a topic, partition and offset."""
+    """The row's place before it came here: a file and line, or a topic, partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Acceptor:
         return self._look.is_sound(batch) and self._look.is_settled(batch) and self._has_values(batch)
 
     def _fits_as_it_is(self, batch: pa.RecordBatch) -> bool:
-        """The same for a sound batch."""
+        """Whether a sound batch has the table's schema, values where they must be, and keys that can be encoded."""
         return batch.schema.equals(self._schema, True) and self._has_values(batch)
 
     def _has_values(self, batch: pa.RecordBatch) -> bool:

@@ -43,12 +43,12 @@ class Arranged:
     generations: tuple[int, int]
     batches: tuple[tuple[int, int], ...]
     row_generations: Generations | None
-    """Of each row, less the first; None if there is only one."""
+    """The generation of each row, less the first; None if there is only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where every row of every run goes."""
+    """The place of every row of every run in the chunk."""
 
     runs: npt.NDArray[np.int64]
     bases: npt.NDArray[np.int64]

@@ -213,7 +213,7 @@ def _values(values: list[Any], to: pa.DataType, unit: str) -> pa.Array:
 
 
 def _known(value: Any) -> Any:
-    """What pyarrow reads wrongly, as it reads it rightly: pandas' nulls, its Timestamps (cut to microseconds), NumPy's hours and days."""
+    """A value in a form that pyarrow reads rightly: it cuts pandas' Timestamps to microseconds, misreads its nulls and NumPy's hours."""
     if type(value).__name__ in ("NaTType", "NAType"):
         return None
     value = value.to_datetime64() if hasattr(value, "to_datetime64") else value

@@ -23,7 +23,7 @@ from tidewheel.settings import Settings
 from tidewheel.write.templates import ENOUGH, first_template, leaves_of
 
 MORE = 8
-"""So many times as many rows make a better template than those that it was made of."""
+"""A batch with this many times the rows makes a better template than the one that the template was made of."""
 
 
 class IndexingServer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.env.deadline import holding
 from tidewheel.errors import InputError
 from tidewheel.model.delivery import Ack
 from tidewheel.model.records import PackageRecord
@@ -30,26 +29,13 @@ class Inserts:
             return self._publish(self._accept(data, on_bad, None), None)
         if not isinstance(package, str) or not package:
             raise InputError(f"a package is named by a text, such as its file name, not {package!r}")
-        busy = f"other packages of table {self._publisher.spec.name!r} are being loaded; nothing was inserted"
-        with holding(self._packages.lock, busy):
-            if self._packages.known(package):
+        with self._packages.turn([package]) as new:
+            if not new:
                 return Ack(0, 0, self._publisher.version.generation, duplicate=True)
-            ack = self._load(data, package, on_bad)
-            self._packages.add([package])
-            return ack
-
-    def _load(self, data: Any, name: str, on_bad: str) -> Ack:
-        accepted = self._accept(data, on_bad, name)
-        rows = sum(b.num_rows for b in accepted.batches)
-        package = PackageRecord(name, self._publisher.version.generation + 1, rows, len(accepted.rejected))
-        if rows:
-            try:
-                return self._publish(accepted, package)
-            except BaseException:  # the log could not be synced, or the wait for it was interrupted
-                self._packages.interrupted([name])
-                raise
-        self._packages.add_without_rows(package)
-        return Ack(0, len(accepted.rejected), self._publisher.version.generation)
+            accepted = self._accept(data, on_bad, package)
+            rows = sum(batch.num_rows for batch in accepted.batches)
+            record = PackageRecord(package, 0, rows, len(accepted.rejected))
+            return self._packages.load([record], rows, lambda: self._publish(accepted, record))
 
     def _accept(self, data: Any, on_bad: str, package: str | None) -> Accepted:
         """Bad rows are kept first: if what follows fails, the caller inserts again, and a reject twice is better than one lost."""

@@ -245,7 +245,7 @@ class Log:
                 self._changed.notify_all()
 
     def _let_go(self, segments: list[_Segment], writing: _Segment | None) -> None:
-        """These need no sync any more, but for the one that is still written to."""
+        """Close segments that need no sync any more, all but the one that is still written to."""
         for segment in segments:
             if segment is not writing and segment in self._unsynced:
                 self._unsynced.remove(segment)
@@ -321,7 +321,7 @@ def fixed_widths(shape: Shape) -> tuple[int, ...] | None:
 
 
 def deliveries_of(text: bytes, generation: int) -> list[Delivery]:
-    """What a record says its rows came as."""
+    """Packages and batches of streams that a record's rows came as."""
     said = json.loads(text) if text else []
     known = [said] if isinstance(said, dict) else said  # the first logs named one package, without a list
     return [(StreamBatchRecord if "stream" in one else PackageRecord)(generation=generation, **one) for one in known]

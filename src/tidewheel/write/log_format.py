@@ -38,7 +38,7 @@ def lane_of(server: int, late: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a segment says of itself."""
+    """The head of a segment: whose it is, and where its numbers begin."""
 
     table: int
     epoch: int
@@ -70,7 +70,7 @@ class Entry:
     parts: list[Any]
     """The bytes behind the record's head, padding included."""
     size: int
-    """Of the whole record."""
+    """Bytes of the whole record."""
 
     def pack(self, epoch: int, sequence: int, generation: int, synced: int, more: bool, rest: bool = False) -> bytes:
         head = _HEAD.pack(
@@ -125,7 +125,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """Where a segment stops making sense."""
+    """The place at which a segment stops making sense, and the reason."""
 
     offset: int
     what: str

@@ -22,7 +22,7 @@ OR_SKIP = (
     "Acknowledged rows may be missing. Restore the warehouse from a backup, or open it with "
     'Settings(damaged_log="skip"): that opens everything that is whole, keeps the damaged part of the log aside, and says what is lost.'
 )
-"""What to do next."""
+"""The advice that ends an error about a damaged log."""
 
 Batch = tuple[Record, ...]
 """The records of one accepted batch; nearly always one."""
@@ -30,7 +30,7 @@ Batch = tuple[Record, ...]
 
 @dataclass(slots=True)
 class LogContents:
-    """What is in a table's log."""
+    """The records of a table's log, and the segments they are in."""
 
     segments: list[tuple[str, int]] = field(default_factory=list)
     """(name, greatest generation in it), oldest first."""
@@ -42,7 +42,7 @@ class LogContents:
     dropped: int = 0
     """Whole records behind such a cut: handed to the system, and lost in part when the machine stopped."""
     damage: list[str] = field(default_factory=list)
-    """What was skipped because the settings say so."""
+    """Sentences about what was skipped because the settings say so."""
     damaged: list[str] = field(default_factory=list)
     """The segments it was found in."""
     records: list[tuple[str, list[Record]]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Found:
 
 
 class LogFiles(Protocol):
-    """Where segments are read from: a warehouse, or a copy of some."""
+    """The source of segments: a warehouse, or a copy of some of its files."""
 
     def list(self, folder: str) -> Iterator[str]: ...
     def size(self, name: str) -> int: ...
@@ -83,7 +83,7 @@ def segment_names(files: LogFiles, table_id: int) -> list[str]:
 
 
 class Covered:
-    """Which records' rows are in chunks, so that nothing is lost with them."""
+    """Records whose rows are in chunks, so that nothing is lost with them."""
 
     def __init__(self, coverage: Iterable[Coverage]) -> None:
         lanes: dict[int, list[tuple[int, int]]] = {}
@@ -92,7 +92,7 @@ class Covered:
         self._lanes = {lane: _disjoint(intervals) for lane, intervals in lanes.items()}
 
     def lane(self, lane: int, generation: int) -> bool:
-        """Whether the rows of a lane that came with a generation are."""
+        """Whether the rows of a lane that came with a generation are in chunks."""
         starts, ends = self._lanes.get(lane, ((), ()))
         at = bisect_right(starts, generation) - 1
         return at >= 0 and generation <= ends[at]
@@ -102,7 +102,7 @@ class Covered:
 
 
 def _disjoint(intervals: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The same numbers as intervals that rise and do not meet: (starts, ends)."""
+    """Numbers as intervals that rise and do not meet: (starts, ends)."""
     starts: list[int] = []
     ends: list[int] = []
     for lo, hi in sorted(intervals):

@@ -1,4 +1,4 @@
-"""What is written and not yet part of its table: chunks on their way from the threads that write to the one that commits."""
+"""Chunks that are written and not yet part of their table: on their way from the threads that write to the one that commits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidewheel.model.records import ChunkRecord, Delivery, MaskRecord
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 
 ROOM_BYTES = 4 << 20
-"""Of chunks that may be written and not committed. Two may, however large they are: while one is synced the next is written."""
+"""Bytes of chunks that may be written and not committed. Two may, however large: while one is synced the next is written."""
 
 
 class Refresh(NamedTuple):
@@ -53,7 +53,7 @@ class Pending:
 
 
 class Room:
-    """How much is written and not taken by the commit thread: whoever writes waits for it before it hands over more."""
+    """Bytes that are written and not taken by the commit thread: whoever writes waits for room before it hands over more."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -81,7 +81,7 @@ def remove(files: Store, records: Sequence[ChunkRecord]) -> None:
 
 @contextmanager
 def failing(group: Sequence[Pending]) -> Iterator[None]:
-    """What goes wrong here is the failure of these, and of nobody else."""
+    """Errors in here are the failure of these, and of nobody else."""
     try:
         yield
     except Exception as e:  # whatever it is: rows stay where they are, whoever waits is told, a flush is tried again

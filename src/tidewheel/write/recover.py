@@ -156,7 +156,7 @@ class _Replay:
         return Tree(lane // 2, bool(lane % 2), run.template, self.publisher.shape, self.publisher.clock.monotonic())
 
     def _deliver(self, deliveries: list[Delivery], trees: list[Tree]) -> None:
-        """As when it was published: recorded with the first tree, and all its trees committed together."""
+        """Deliveries of a batch as when it was published: recorded with the first tree, and all its trees committed together."""
         trees[0].deliveries.add(deliveries)
         self.packages += [one.name for one in deliveries if isinstance(one, PackageRecord)]
         for tree in trees:

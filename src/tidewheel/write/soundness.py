@@ -1,4 +1,4 @@
-"""Whether Arrow data from outside may be trusted: everything after this reads its buffers by address.
+"""Arrow data from outside, checked before it is trusted: everything after this reads its buffers by address.
 
 An IPC stream, a Flight message, another library or a program with a mistake can hand over arrays whose offsets run past their data or
 decrease, whose dictionary indices point nowhere, whose buffers are too short, or whose text is not UTF-8. Arrow itself notices none of it
@@ -71,7 +71,7 @@ class SoundnessCheck:
 
 
 def _form(type_: pa.DataType) -> int:
-    """As `sound.kernels.to_look_at` has it; -1 for types of which there is more to be known."""
+    """The number that `sound.kernels.to_look_at` has for a type; -1 for types of which there is more to be known."""
     t = pa.types
     plain = t.is_integer(type_) or t.is_floating(type_) or t.is_boolean(type_) or t.is_timestamp(type_) or t.is_duration(type_)
     if plain or t.is_date32(type_) or t.is_fixed_size_binary(type_):
@@ -262,7 +262,7 @@ def _with_nulls(array: pa.Array, bad: Mask) -> Iterator[pa.Array]:
 
 
 def _fault(array: pa.Array) -> str | None:
-    """What is wrong with an array, its text aside."""
+    """The fault of an array, its text aside; None if there is none."""
     if not _starts_inside(array):
         return "it starts before its buffers, or something in it has a negative length"
     try:

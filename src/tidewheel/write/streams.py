@@ -45,7 +45,7 @@ AWAITED = 600.0
 
 
 class KeepRejects(Protocol):
-    """Where the bad rows of a table go: the publisher of its rejects, made when first needed."""
+    """Gives the publisher and the streams of a table's rejects, which are made when first needed."""
 
     def __call__(self) -> tuple[Publisher, Streams]: ...
 
@@ -85,7 +85,7 @@ class Streams:
         self._turn = threading.Lock()
         """Batches are committed one after the other: whoever is told "duplicate" can rely on the first one being in."""
         self._last: dict[str, int] = {}
-        """Of the streams that were asked for: the last batch that is visible."""
+        """The last visible batch of each stream that was asked for."""
         self._unsynced: set[str] = set()
         """Streams whose last batch is visible, but may not survive a power failure yet."""
 
@@ -200,21 +200,11 @@ class Streams:
         names = {one.package for one in parts if one.package}
         if not names:
             return self._publish(stream, batch, parts, ())
-        with self._packages.lock:
-            new = {name for name in names if not self._packages.known(name)}
+        with self._packages.turn(names) as new:
             parts = {one: part for one, part in parts.items() if not one.package or one.package in new}
             records = tuple(_package(name, [part for one, part in parts.items() if one.package == name]) for name in sorted(new))
-            try:
-                ack = self._publish(stream, batch, parts, records)
-            except BaseException:
-                self._packages.interrupted(new)
-                raise
-            if any(part.placed for part in parts.values()):
-                self._packages.add(new)
-            else:
-                for record in records:
-                    self._packages.add_without_rows(record)
-            return ack
+            rows = sum(part.rows for part in parts.values())
+            return self._packages.load(records, rows, lambda: self._publish(stream, batch, parts, records))
 
     def _publish(self, stream: str, batch: int, parts: dict[SliceId, _Slice], packages: tuple[PackageRecord, ...]) -> Ack:
         placed = [one for part in parts.values() for one in part.placed]

@@ -1,4 +1,4 @@
-"""Which template, and which coder of texts, rows are routed by: the first one, a better one, one that fits a chunk. Nothing is changed.
+"""Templates and coders of texts that rows are routed by: the first one, a better one, one that fits a chunk. Nothing is changed.
 
 Codes of texts are divided by what keys there are. A coder is learned from the first rows, learned anew when keys lie outside of what its
 keys had in common or when too many keys share a code, and looked at once more for each chunk: there, all keys are known.
@@ -33,7 +33,7 @@ SAMPLE = 1 << 16
 """Keys that are looked at to learn a coder for what is still to come."""
 
 SMALL_SAMPLE = 1 << 15
-"""Of a tree that is divided anew: what is learned from it is looked at again."""
+"""Keys of a tree that is divided anew: fewer, because the outcome is looked at again."""
 
 SAMPLE_BYTES = 1 << 20
 """And bytes of them, once there are as many keys as in LEAST_SAMPLE."""
@@ -41,7 +41,7 @@ LEAST_SAMPLE = 1 << 10
 
 
 def leaves_of(sample: Batch, chunk_bytes: int, leaf_rows: int) -> int:
-    """How many leaves a chunk of rows like these has."""
+    """The number of leaves of a chunk of rows like these."""
     row_bytes = max(1, sample.bytes // max(1, sample.data.num_rows))
     return leaves_for(chunk_bytes // row_bytes, leaf_rows)
 
@@ -130,7 +130,7 @@ def _learned(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
 
 
 def _learned_from_some(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCoder:
-    """The same from a sample: `fits` finds out where chance was against it. So that this is rare, half a leaf of it counts as one."""
+    """A coder learned from a sample: `fits` finds out where chance was against it. So that this is rare, half a leaf counts as one."""
     rows = view.rows
     if rows <= 2 * SMALL_SAMPLE:
         return _learned(view, coders, leaf_rows)
@@ -139,7 +139,7 @@ def _learned_from_some(view: TreeView, coders: Coders, leaf_rows: int) -> KeyCod
 
 
 def _share(rows: int, leaves: int) -> int:
-    """How many keys of a sample may share a code: two leaves of it, and never so few that chance makes them."""
+    """Keys of a sample that may share a code: two leaves of it, and never so few that chance makes them."""
     return max(16, 2 * rows // leaves)
 
 

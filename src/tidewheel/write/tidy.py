@@ -36,7 +36,7 @@ def change_of(
     written: Collection[TreeView] = (),
     window: tuple[int, int] | None = None,
 ) -> Change:
-    """What is to be committed with these chunks and masks. `written` are the trees that the chunks are made of.
+    """The change that a commit of these chunks and masks makes. `written` are the trees that the chunks are made of.
 
     Only the times where something changes are looked at: those of the new masks, and of new chunks that masks hide. `window` adds others.
     """

@@ -1,4 +1,4 @@
-"""What plain totals are asked for, and what types they have. Names and types are those of DuckDB."""
+"""Plain totals as they are written, and their types. Names and types are those of DuckDB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPRESSION = re.compile(
     r"""\s*(?P<what>\w+)\s*\(\s*(?:(?P<star>\*)|(?P<name>[A-Za-z_]\w*)|"(?P<quoted>(?:[^"]|"")+)")\s*\)\s*(?:::\s*(?P<cast>\w+)\s*)?"""
 )
 _HUGE = pa.decimal128(38, 0)
-"""What sums of whole numbers are handed out as."""
+"""The type of sums of whole numbers."""
 CASTS = {"BIGINT": pa.int64(), "DOUBLE": pa.float64()}
 
 

@@ -22,7 +22,7 @@ from tidewheel.read.totals.parse import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, 
 
 @dataclass(slots=True)
 class ColumnTotals:
-    """What the values of one column come to, as far as that is wanted. Times are whole numbers here."""
+    """Count, sum and ends of the values of one column, as far as they are wanted. Times are whole numbers here."""
 
     count: int = 0
     total: Any = None
@@ -52,17 +52,17 @@ class Totals:
         self.schema = pa.schema([pa.field(name, type_of(total, schema)) for name, total in asked.items()])
         self.types: list[pa.DataType] = self.schema.types
         self.forms = [_form(type_) for type_ in self.types]
-        """How a value lies in memory, as `struct` has it; empty: Arrow knows."""
+        """Formats of the values in memory, as `struct` has them; empty: Arrow knows."""
         self.asked = [_plainest(total, schema) for total in asked.values()]
         self.wants: dict[str, set[str]] = {}
-        """What has to be known of each column that is read."""
+        """Functions to be known of each column that is read."""
         for total in self.asked:
             if total.what != ROWS:
                 self.wants.setdefault(total.column, set()).add(total.what)
         self.expressions = {name: written(total) for name, total in zip(self.schema.names, self.asked, strict=True)}
-        """How a table is asked for them."""
+        """Expressions by which a table is asked for them."""
         self.parts = parts_of(self.asked)
-        """What to ask of the parts of a table: `Sums.add_part` takes their answers."""
+        """Expressions to ask of the parts of a table: `Sums.add_part` takes their answers."""
         self.folds = folds_of(self.wants, schema)
         """Folds that make the totals of values in place, without copying rows; None where a total cannot be made so."""
 
@@ -79,21 +79,21 @@ class Totals:
 
 
 def _plainest(total: Total, schema: pa.Schema) -> Total:
-    """Where no value can be null, it is the rows that are counted."""
+    """The cheapest total that means the same: where no value can be null, rows are counted."""
     never = total.what == COUNT and not schema.field(total.column).nullable
     return replace(total, what=ROWS, column="") if never else total
 
 
 @dataclass(slots=True)
 class Sums:
-    """What was added up so far."""
+    """Totals of the rows that were added so far."""
 
     of: Totals
     rows: int = 0
     values: dict[str, ColumnTotals] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Some rows."""
+        """Add the rows of a batch, which has at least the columns of `Totals.wants`."""
         self.rows += batch.num_rows
         for column, wants in self.of.wants.items():
             self.add_values(column, _values(batch.column(column), wants))
@@ -105,7 +105,7 @@ class Sums:
             known.add(values)
 
     def add_part(self, answer: pa.RecordBatch) -> None:
-        """What a part of the rows comes to: a row of `Totals.parts`."""
+        """Add the totals of a part of the rows: a row of `Totals.parts`."""
         told = {name: _told(array[0]) for name, array in zip(answer.schema.names, answer.columns, strict=True)}
         self.rows += told.get(part_name(ROWS, ""), 0)
         for column in self.of.wants:

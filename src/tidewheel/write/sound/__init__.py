@@ -1,1 +1,1 @@
-"""Whether columns from outside are sound, by their addresses."""
+"""Kernels that look at columns from outside by their addresses: whether these are sound."""
