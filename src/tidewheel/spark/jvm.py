@@ -149,7 +149,10 @@ def active_session() -> SparkSession | None:
 def set_active_session(spark: SparkSession | None) -> None:
     """Whatever is done with a second session makes it the active one of the whole process; this sets it back, in Python and in Java."""
     SparkSession._activeSession = spark
-    sessions = java_of(spark or SparkSession.builder.getOrCreate()).org.apache.spark.sql.classic.SparkSession
+    line: Any = gateway()
+    if "_tidewheel_sessions" not in vars(line):  # each part of the name is a question to Java
+        vars(line)["_tidewheel_sessions"] = line.jvm.org.apache.spark.sql.classic.SparkSession
+    sessions = vars(line)["_tidewheel_sessions"]
     if spark is None:
         sessions.clearActiveSession()
     else:
