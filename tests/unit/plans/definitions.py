@@ -343,6 +343,17 @@ DEFINITIONS: dict[str, Definition] = {
     "count_distinct": Definition("SELECT plate, date_trunc('HOUR', ts) ts, count(DISTINCT n) c FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "float_sum": Definition("SELECT plate, date_trunc('HOUR', ts) ts, sum(speed) s FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "average": Definition("SELECT plate, date_trunc('HOUR', ts) ts, avg(n) a FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
+    "average_with_parts": Definition(
+        "SELECT plate, date_trunc('HOUR', ts) ts, avg(n) a, sum(n) total, count(n) c FROM taxi GROUP BY 1, 2", {"taxi": HOUR}
+    ),
+    "cte_merged": Definition(
+        "WITH fast AS (SELECT * FROM taxi WHERE speed > 20), h AS (SELECT plate, date_trunc('HOUR', ts) ts, count(*) n FROM fast GROUP BY 1, 2) SELECT ts, n FROM h",
+        {"taxi": HOUR},
+    ),
+    "renamed": Definition(
+        "SELECT h AS ts, plate, c AS n FROM (SELECT plate, date_trunc('HOUR', ts) h, count(*) c, max(speed) top FROM taxi GROUP BY 1, 2)",
+        {"taxi": HOUR},
+    ),
     "computed": Definition("SELECT plate, date_trunc('HOUR', ts) ts, sum(n) + 1 s FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "not_by_key": Definition(
         "SELECT date_trunc('HOUR', ts) ts, max(plate) plate, percentile_approx(speed, 0.5) p FROM taxi GROUP BY 1", {"taxi": HOUR}
