@@ -12,7 +12,7 @@ from benchmarks.report import Options, Report, commit, machine, versions
 
 NAMES = (
     "insert", "durability", "recovery", "grid", "template", "text_keys", "small", "startup", "memory",
-    "growth", "sql_overhead", "sql_grid", "attach", "spark_sink", "spark_latency", "spark_reader",
+    "growth", "derived_cost", "derived", "sql_overhead", "sql_grid", "attach", "spark_sink", "spark_latency", "spark_reader",
 )  # fmt: skip
 SYSTEMS = ("tidewheel", "duckdb", "chdb")
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe,
 from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
 from tidewheel.engine.refresher import clipped, refresh
-from tidewheel.engine.source_reading import Reading, SourceGone
+from tidewheel.engine.source_reading import RefreshReads, SourceGone
 from tidewheel.errors import ConflictError
 from tidewheel.model.derived import RECOMPUTE, SPARK_SQL, Definition, RefreshPlan
 from tidewheel.model.partitions import interval
@@ -218,7 +218,7 @@ class DerivedMachine(RuleBasedStateMachine):
         plan = self.plans.pop(self.rng.randrange(len(self.plans)))
         engine = engine_of(self.wh)
         try:
-            reading = Reading(engine)
+            reading = RefreshReads(engine)
             sources = {read.table: reading.source(read) for read in plan.sources}
             definition = Definition(SPARK_SQL, self.recipes[plan.table].sql, "", (plan.mode,))
             rows = clipped(self.duck.run(definition, sources), engine.table(plan.table).spec, plan.intervals)

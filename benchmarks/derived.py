@@ -1,0 +1,270 @@
+"""Refreshes on Spark beside the same query from scratch: by Spark from Parquet sorted by time, and through our own source.
+
+The session is warm, answers are compared before anything is timed, and the time of a refresh is that of the whole call: rows are brought
+to rest, planned, read, computed, committed. Late rows are new ones in every run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import tidewheel as tw
+from benchmarks.report import Bar, Options, Report
+from benchmarks.sparks import missing, session
+
+SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("plate", pa.int64()), ("speed", pa.int64()), ("lon", pa.float64())])
+HOUR = 3600 * 1_000_000
+HOURS = 720
+COUNTS = "SELECT date_trunc('hour', ts) AS hour, plate, count(*) AS n, sum(speed) AS total, max(speed) AS top FROM {} GROUP BY 1, 2"
+MEANS = "SELECT date_trunc('hour', ts) AS hour, plate, count(*) AS n, avg(lon) AS middle FROM {} GROUP BY 1, 2"
+
+
+def run(options: Options, report: Report) -> None:
+    if not options.wants("tidewheel"):
+        return
+    if why := missing():
+        report.note(f"derived: {why}, left out")
+        return
+    runs = options.repetitions or 5
+    figures: dict[str, Any] = {}
+    bars: list[Bar] = []
+    with session() as spark:
+        for part in (small_refreshes, history, late_rows, beside_others):
+            with tempfile.TemporaryDirectory(prefix="bench-derived-", dir=options.scratch) as folder:
+                found, more = part(Path(folder), spark, options.quick, runs, report)
+            figures[part.__name__] = found
+            bars += more
+    report.finish("derived", figures, bars)
+
+
+def rows(count: int, first: float, hours: float, plates: int, seed: int, plate: int | None = None) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(int(first * HOUR), int((first + hours) * HOUR), count))
+    keys = rng.integers(0, plates, count) if plate is None else np.full(count, plate)
+    columns = [pa.array(times, pa.timestamp("us", "UTC")), keys, rng.integers(0, 120, count), rng.random(count)]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def fill(wh: tw.Warehouse, hours: int, per_hour: int, plates: int, parquet: Path | None = None) -> tw.Table:
+    """A table of so many hours, in the order of time, and perhaps the same rows as Parquet."""
+    taxi = wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+    writer = pq.ParquetWriter(parquet, SCHEMA, compression="snappy") if parquet is not None else None
+    at_once = max(1, 1_000_000 // per_hour)
+    for first in range(0, hours, at_once):
+        some = rows(per_hour * min(at_once, hours - first), first, min(at_once, hours - first), plates, first)
+        taxi.insert(some)
+        if writer is not None:
+            writer.write_table(some)
+    if writer is not None:
+        writer.close()
+    taxi.flush()
+    return taxi
+
+
+# ---- one partition, sixteen ---------------------------------------------------------------------------------
+
+
+def small_refreshes(folder: Path, spark: Any, quick: bool, runs: int, report: Report) -> tuple[dict[str, float], list[Bar]]:
+    """From a few new rows of an hour, or of sixteen, to the commit."""
+    from tidewheel.spark.derived_compute import SparkCompute
+
+    inside: list[float] = []
+    compute = SparkCompute.run
+
+    def counted(self: SparkCompute, *given: Any) -> pa.Table:
+        began = time.perf_counter()
+        try:
+            return compute(self, *given)
+        finally:
+            inside.append(time.perf_counter() - began)
+
+    found = {}
+    with tw.open(folder / "wh") as wh:
+        taxi = fill(wh, 48, 10_000, 500)
+        wh.create_derived("hourly", MEANS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
+        wh.refresh(spark=spark)
+        SparkCompute.run = counted  # type: ignore[method-assign]
+        try:
+            for name, hours, many in (("one partition", 1, 40), ("sixteen partitions", 16, 10)):
+                whole, ours = [], []
+                for n in range((many if not quick else 5) + 20):
+                    for hour in range(hours):
+                        taxi.insert(rows(1001, (n * 5 + hour) % 48, 1, 500, 1000 * n + hour))  # more keys than are computed one by one
+                    inside.clear()
+                    took = timed(lambda: wh.refresh(spark=spark))
+                    if n >= 20:  # the Java process goes on compiling for a while
+                        whole.append(took)
+                        ours.append(took - sum(inside))
+                found[f"{name}, ms"] = 1000 * statistics.median(whole)
+                found[f"{name}, ours, ms"] = 1000 * statistics.median(ours)
+        finally:
+            SparkCompute.run = compute  # type: ignore[method-assign]
+    report.table("from new rows to the commit, medians", ["", "ms"], [[name, f"{ms:.0f}"] for name, ms in found.items()])
+    return found, [
+        Bar("one small stale partition, p50", found["one partition, ms"], 300, "<=", " ms"),
+        Bar("of that ours", found["one partition, ours, ms"], 40, "<=", " ms"),
+        Bar("sixteen partitions in one job, each", found["sixteen partitions, ms"] / 16, 30, "<=", " ms"),
+    ]
+
+
+def history(folder: Path, spark: Any, quick: bool, runs: int, report: Report) -> tuple[dict[str, float], list[Bar]]:
+    """The same refresh of a table with ten times the history."""
+    took = {}
+    for hours in (72, 720):
+        with tw.open(folder / str(hours)) as wh:
+            taxi = fill(wh, hours, 2_000 if quick else 20_000, 500)
+            wh.create_derived("hourly", COUNTS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
+            wh.refresh(spark=spark)
+            each = []
+            for n in range(15):
+                taxi.insert(rows(100, 30 + n % 3, 1, 500, n))
+                each.append(timed(lambda wh=wh: wh.refresh(spark=spark)))
+            took[f"{hours} hours, ms"] = 1000 * statistics.median(each[5:])
+    report.table("one hour refreshed", ["", "ms"], [[name, f"{ms:.0f}"] for name, ms in took.items()])
+    short, long = took.values()
+    return took, [Bar("the same refresh at ten times the history", long / short, 1.3, "<=", "×")]
+
+
+# ---- late rows beside a full recompute ----------------------------------------------------------------------
+
+
+def late_rows(folder: Path, spark: Any, quick: bool, runs: int, report: Report) -> tuple[dict[str, Any], list[Bar]]:
+    """0.1 % late rows, in few partitions, in all of them, and of one device; beside the query from scratch."""
+    figures: dict[str, Any] = {}
+    bars: list[Bar] = []
+    lines = []
+    for millions, plates, share in ((64, 5300, "6 %"), (64, 890, "1 %"), (32, 2650, "6 %")):
+        count = millions * (20_000 if quick else 1_000_000)
+        title = f"{millions} M rows, derived {share}"
+        place = folder / f"{millions}-{plates}"
+        place.mkdir()
+        with tw.open(place / "wh") as wh:
+            taxi = fill(wh, HOURS, count // HOURS, plates, place / "taxi.parquet")
+            wh.create_derived("counts", COUNTS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
+            wh.create_derived("means", MEANS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
+            wh.refresh(spark=spark)
+            full = recomputed(spark, wh, place, runs)
+            late = count // 1000
+            few = [
+                _late(wh, spark, "counts", partial(_near, taxi, late, plates), runs),
+                _late(wh, spark, "counts", partial(_everywhere, taxi, late, plates), runs),
+                _late(wh, spark, "means", partial(_of_one, taxi, plates), runs),
+            ]
+            check(spark, wh, place)
+        best = min(full.values())
+        for name, (seconds, read, mode) in zip(("2 % of the partitions", "all partitions", "one device"), few, strict=True):
+            ratio = best / seconds
+            lines.append([title, name, mode, f"{read:,}", f"{seconds:.2f}", f"{ratio:.1f}"])
+            figures[f"{title}: {name}"] = {"seconds": seconds, "rows read": read, "mode": mode, "times faster": ratio}
+            target = {(64, "6 %"): (20, 2, 20), (64, "1 %"): (20, 6, 20), (32, "6 %"): (12, 2, 20)}[millions, share]
+            bars.append(Bar(f"{title}, late rows in {name}", ratio, target[len(lines) % 3 - 1], ">=", "×"))
+        per_device = count // plates
+        bars.append(Bar(f"{title}, one device: rows read, of that device's", few[2][1] / per_device, 3, "<=", "×"))
+        figures[f"{title}: from scratch"] = full
+        lines += [[title, f"from scratch, {name}", "", f"{count:,}", f"{seconds:.2f}", ""] for name, seconds in full.items()]
+    report.table("0.1 % late rows", ["", "where", "mode", "rows read", "s", "×"], lines)
+    return figures, bars
+
+
+def _near(taxi: tw.Table, late: int, plates: int, n: int) -> None:
+    taxi.insert(rows(late, 40 * n + 7, 14, plates, n))
+
+
+def _everywhere(taxi: tw.Table, late: int, plates: int, n: int) -> None:
+    taxi.insert(rows(late, 0, HOURS, plates, 100 + n))
+
+
+def _of_one(taxi: tw.Table, plates: int, n: int) -> None:
+    taxi.insert(rows(HOURS, 0, HOURS, plates, 200 + n, plate=17 + n))
+
+
+def _late(wh: tw.Warehouse, spark: Any, name: str, insert: Callable[[int], object], runs: int) -> tuple[float, int, str]:
+    """(median seconds, rows read, mode) of refreshes after late rows came."""
+    taken, read, mode = [], 0, ""
+    for n in range(runs + 1):
+        insert(n)
+        for other in {"counts", "means"} - {name}:
+            wh.refresh([other], spark=spark)
+        began = time.perf_counter()
+        (done,) = wh.refresh([name], spark=spark).tables
+        taken.append(time.perf_counter() - began)
+        read, mode = done.rows_read, done.mode
+    return statistics.median(taken[1:]), read, mode
+
+
+def recomputed(spark: Any, wh: tw.Warehouse, place: Path, runs: int) -> dict[str, float]:
+    """The query from scratch, without its rows being kept anywhere."""
+    spark.read.parquet(str(place / "taxi.parquet")).createOrReplaceTempView("parquet")
+    spark.read.format("tidewheel").load(str(place / "wh" / "taxi")).createOrReplaceTempView("source")
+    out = {}
+    for name, view in (("Parquet", "parquet"), ("our source", "source")):
+        taken = [timed(lambda view=view: spark.sql(COUNTS.format(view)).write.format("noop").mode("overwrite").save()) for _ in range(runs)]
+        out[name] = statistics.median(taken)
+    return out
+
+
+def check(spark: Any, wh: tw.Warehouse, place: Path) -> None:
+    """What was refreshed is what the query gives."""
+    spark.read.format("tidewheel").load(str(place / "wh" / "taxi")).createOrReplaceTempView("now")
+    sums = "SELECT count(*), sum(n), sum(total), sum(top) FROM {}"
+    want = spark.sql(sums.format(f"({COUNTS.format('now')})")).collect()[0]
+    assert tuple(wh.sql(sums.format("counts")).to_arrow().to_pylist()[0].values()) == tuple(want), want
+
+
+# ---- beside others ------------------------------------------------------------------------------------------
+
+
+def beside_others(folder: Path, spark: Any, quick: bool, runs: int, report: Report) -> tuple[dict[str, float], list[Bar]]:
+    """Inserts and small queries, alone and while refreshes run."""
+    with tw.open(folder / "wh") as wh:
+        taxi = fill(wh, 96, 20_000, 500)
+        wh.create_derived("hourly", COUNTS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
+        wh.refresh(spark=spark)
+        seconds = 4 if quick else 15
+        found = {}
+        for name in ("alone", "beside refreshes"):
+            stop = threading.Event()
+
+            def refreshing(stop: threading.Event = stop) -> None:
+                while not stop.is_set():
+                    wh.refresh(spark=spark)
+
+            thread = threading.Thread(target=refreshing) if name != "alone" else None
+            if thread is not None:
+                thread.start()
+            inserted, asked, n = 0.0, [], 0
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                n += 1
+                batch = rows(10_000, n % 96, 1, 500, n)
+                inserted += timed(lambda batch=batch: taxi.insert(batch)) / 10_000
+                asked.append(timed(lambda n=n: taxi.query(key=n % 500, limit=10).to_arrow()))
+            stop.set()
+            if thread is not None:
+                thread.join()
+            found[f"insert {name}, rows/s"] = n / inserted
+            found[f"query {name}, p99 ms"] = 1000 * float(np.quantile(asked, 0.99))
+    report.table("inserts and small queries", ["", ""], [[name, f"{value:,.2f}"] for name, value in found.items()])
+    return found, [
+        Bar("insert while refreshes run", found["insert beside refreshes, rows/s"] / found["insert alone, rows/s"], 0.9, ">=", "×"),
+        Bar(
+            "p99 of small queries while refreshes run", found["query beside refreshes, p99 ms"] / found["query alone, p99 ms"], 2, "<=", "×"
+        ),
+    ]
