@@ -12,7 +12,7 @@ from tidewheel.derive.bounds import declared as bounds
 from tidewheel.derive.explanation import Explanation, explained
 from tidewheel.derive.verifying import Verification
 from tidewheel.engine.compute import Compute, SourceRows
-from tidewheel.engine.operations import CreateDerived, GetDerived
+from tidewheel.engine.operations import CreateDerived, GetDerived, ListTables
 from tidewheel.engine.protocol import Engine
 from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import RefreshProgress, refresh
@@ -21,7 +21,7 @@ from tidewheel.errors import InputError
 from tidewheel.model.derived import INCREMENTAL, Definition
 from tidewheel.model.refresh_report import RefreshReport
 from tidewheel.model.schema import Epoch, KeyRule, TableSpec, check_name, make_spec
-from tidewheel.model.times import parse_duration
+from tidewheel.model.times import TimeAxis, parse_duration
 from tidewheel.table import Table
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def planned(
     bounds: Mapping[str, Any] | None,
     incremental: str,
     begin: Any,
+    deterministic: Sequence[str],
     spark: SparkSession | None,
 ) -> Planned:
     """What Spark makes of a definition, checked as a table. `name` is only looked at if the table is to be made."""
@@ -153,7 +154,11 @@ def planned(
     from tidewheel.spark import define
 
     column = time.column if isinstance(time, Epoch) else time
-    found = define(spark, definition, lambda source: engine.table(source).spec, column, key, declared_bounds(bounds), incremental)
+    axis = TimeAxis(time.column, time.unit) if isinstance(time, Epoch) else time
+    by = key if isinstance(key, str) else ""
+    trusted = frozenset([deterministic] if isinstance(deterministic, str) else deterministic)
+    tables = engine.do(ListTables())
+    found = define(spark, definition, tables, lambda name: engine.table(name).spec, axis, by, declared_bounds(bounds), incremental, trusted)
     spec = replace(make_spec("derived", found.schema, time=time, key=key or column, partition=partition), name=name)
     first = None if begin is None else spec.time.lower(begin)
     return Planned(spec, replace(found.definition, begin=first), found.bounds, found.warnings)
@@ -171,10 +176,11 @@ def create(
     incremental: str,
     begin: Any,
     if_exists: str,
+    deterministic: Sequence[str],
     spark: SparkSession | None,
 ) -> Derived:
     check_name(name)
-    made = planned(engine, name, definition, time, key, partition, bounds, incremental, begin, spark)
+    made = planned(engine, name, definition, time, key, partition, bounds, incremental, begin, deterministic, spark)
     for warning in made.warnings:
         warnings.warn(f"{name}: {warning}", stacklevel=3)
     spec = engine.do(CreateDerived(made.spec, made.definition, made.bounds, if_exists))

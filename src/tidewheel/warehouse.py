@@ -99,18 +99,22 @@ class Warehouse:
         incremental: str = "auto",
         begin: Any = None,
         if_exists: str = "error",
+        deterministic: Sequence[str] = (),
         spark: SparkSession | None = None,
     ) -> Derived:
         """Create a table that is derived from others by a query in Spark SQL, or by a function of DataFrames named like its sources.
 
         It has no rows until it is refreshed. `bounds`, by source: of which source rows a row is made, `tw.bounds(…)` or "all"; where
         they are not given, they are inferred. `incremental`: "auto", "never" (always whole partitions), or "strict" (an error, if only
-        whole partitions are possible). `begin`: partitions before this time are never computed. `spark`: the session to analyse it
-        in, else `tws.session()`. With `if_exists="open"`, open it if it is there and the same.
+        whole partitions are possible). `begin`: partitions before this time are never computed. `deterministic`: the names of
+        Python functions in it that give the same for the same arguments, each time. `spark`: the session to analyse it in, else
+        `tws.session()`. With `if_exists="open"`, open it if it is there and the same.
         """
         from tidewheel.derived_table import create
 
-        return create(self._current, self._live(), name, definition, time, key, partition, bounds, incremental, begin, if_exists, spark)
+        return create(
+            self._current, self._live(), name, definition, time, key, partition, bounds, incremental, begin, if_exists, deterministic, spark
+        )
 
     def derived(self, *, name: str | None = None, if_exists: str = "open", **how: Any) -> Callable[[Callable[..., Any]], Derived]:
         """A decorator: the function, whose parameters are named like its sources, defines a derived table of its name.
@@ -134,12 +138,15 @@ class Warehouse:
         bounds: Mapping[str, Any] | None = None,
         incremental: str = "auto",
         begin: Any = None,
+        deterministic: Sequence[str] = (),
         spark: SparkSession | None = None,
     ) -> Explanation:
         """What `create_derived` would make: sources, bounds, modes with their reasons, columns. Nothing is made; `print` it."""
         from tidewheel.derived_table import planned
 
-        return planned(self._live(), "(not created)", definition, time, key, partition, bounds, incremental, begin, spark).explanation
+        return planned(
+            self._live(), "(not created)", definition, time, key, partition, bounds, incremental, begin, deterministic, spark
+        ).explanation
 
     def refresh(
         self, names: str | Sequence[str] | None = None, *, spark: SparkSession | None = None, progress: RefreshProgress | None = None

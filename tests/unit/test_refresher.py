@@ -402,8 +402,11 @@ def test_system_tables(wh: tw.Warehouse, duck: DuckCompute) -> None:
     pass_over(wh, duck)
     found = wh.sql(
         "SELECT table_name, refresh, mode, partitions, changed, rows_read, rows_written, vector FROM system.refreshes"
-    ).fetchall()
-    assert found == [("hourly", 1, "recompute", 2, 2, 2, 2, "taxi 1"), ("hourly", 2, "merge", 1, 1, 2, 1, "taxi 2")]
+    ).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        ("hourly", 1, "recompute", 2, 2, 2, 2, "taxi 1"),
+        ("hourly", 2, "merge", 1, 1, 2, 1, "taxi 2"),
+    ]
 
 
 # ---- verified -------------------------------------------------------------------------------------------------

@@ -64,8 +64,6 @@ def _relations(tree: Tree, hidden: frozenset[str], found: dict[tuple[str, ...], 
             common, body = str(named["_1"]).lower(), Tree(iter(named["_2"]))
             _relations(body, hidden | {common} if tree.field("allowRecursion") else hidden, found)
             hidden |= {common}
-    else:
-        for inner in tree.fields():
-            _relations(inner, hidden, found)
-    for child in tree.children:
-        _relations(child, hidden, found)
+    inside = () if tree.kind == "UnresolvedWith" else tree.fields()
+    for one in (*tree.children, *inside):
+        _relations(one, hidden, found)

@@ -30,7 +30,7 @@ class SourceRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysed:
+class Defined:
     """A query as a computer understands it, before a table is made of it."""
 
     definition: Definition

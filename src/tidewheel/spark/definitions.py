@@ -1,66 +1,74 @@
-"""Definitions of derived tables: what Spark makes of a query or a function before there is a table."""
+"""Definitions of derived tables: what is made of a query or a function before there is a table. Nothing is read."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyspark
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidewheel.derive.bounds import Bounds
-from tidewheel.engine.compute import Analysed
+from tidewheel.derive.determinism import judge
+from tidewheel.derive.inference import infer
+from tidewheel.engine.compute import Defined
 from tidewheel.errors import SchemaError
 from tidewheel.model.derived import PYTHON, RECOMPUTE, SPARK_SQL, Definition, Mode
-from tidewheel.model.schema import TableSpec
-from tidewheel.spark import jvm
-from tidewheel.spark.derived_compute import running_session, source_schema
-from tidewheel.spark.functions import digest_of, register_function, sources_of
-from tidewheel.spark.launch import reason
-from tidewheel.spark.types import arrow_schema
+from tidewheel.model.schema import TableSpec, nearest
+from tidewheel.model.times import TimeAxis
+from tidewheel.spark.analysed import PINNED, analyse_function, analyse_sql, parameters, sources_of
+from tidewheel.spark.derived_compute import running_session
+from tidewheel.spark.functions import digest_of, register_function
 
 
 def define(
     spark: SparkSession | None,
     what: Any,
+    tables: Sequence[str],
     spec_of: Callable[[str], TableSpec],
-    time: str,
-    key: Any,
+    time: str | TimeAxis,
+    key: str,
     bounds: Mapping[str, Bounds],
     incremental: str,
-) -> Analysed:
-    """A query in Spark SQL, or a function of DataFrames, as a definition, with its columns and bounds. Nothing is read."""
-    spark = running_session(spark)
-    with jvm.own_active_session(spark):
-        try:
-            return _analysed(spark, what, spec_of, bounds, incremental)
-        except PySparkException as e:
-            raise SchemaError(f"Spark: {reason(e)}") from e
+    deterministic: frozenset[str],
+) -> Defined:
+    """A query in Spark SQL, or a function of DataFrames, as a definition, with its columns and bounds.
 
-
-def _analysed(
-    spark: SparkSession, what: Any, spec_of: Callable[[str], TableSpec], bounds: Mapping[str, Bounds], incremental: str
-) -> Analysed:
-    session = spark.newSession()
-    conf = (("spark.sql.session.timeZone", "UTC"), ("spark.sql.ansi.enabled", "true"))
-    for name, value in conf:
-        session.conf.set(name, value)
-    sources = list(bounds) if isinstance(what, str) else sources_of(what)
-    if missing := [name for name in sources if name not in bounds]:
-        raise SchemaError(f"say the bounds of {missing[0]!r}: bounds={{{missing[0]!r}: tw.bounds(…)}}, or 'all'")
-    for name in sources:
-        schema = source_schema(spec_of(name))
-        session.createDataFrame(to_arrow_schema(schema, timezone="UTC").empty_table(), schema).createOrReplaceTempView(name)
-    modes = (Mode(RECOMPUTE, "works for every definition"),)
-    made = Definition(SPARK_SQL, "", "", modes, incremental=incremental, conf=conf, made_with=pyspark.__version__)
+    `tables` are all that there are; `key` is the derived table's key, if it is a column. `deterministic` are
+    names of Python functions that give the same each time. SchemaError says what cannot be a derived table.
+    """
+    session = running_session(spark)
+    names = _known(sources_of(session, what) if isinstance(what, str) else parameters(what), tables)
+    if odd := [name for name in bounds if name not in names]:
+        raise SchemaError(f"bounds: {odd[0]!r} is no source of this definition.{nearest(odd[0], names)} Sources: {', '.join(names)}")
+    specs = {name: spec_of(name) for name in names}
+    schemas = {name: spec.schema for name, spec in specs.items()}
     if isinstance(what, str):
-        frame = session.sql(what)
-        definition = replace(made, text=what, digest=hashlib.sha256(what.encode()).hexdigest())
+        found = analyse_sql(session, what, schemas)
+        language, text, digest = SPARK_SQL, what, hashlib.sha256(what.encode()).hexdigest()
     else:
-        frame = what(**{name: session.table(name) for name in sources})
-        definition = replace(made, language=PYTHON, text=register_function(what), digest=digest_of(what))
-    return Analysed(definition, arrow_schema(frame.schema), tuple((name, bounds[name].to_json()) for name in sources))
+        found = analyse_function(session, what, schemas)
+        language, text, digest = PYTHON, register_function(what), digest_of(what)
+    inferred = infer(found.plan_json, {name: spec.time for name, spec in specs.items()}, time, bounds).required()
+    judged = judge(found.plan_json, found.deterministic, deterministic)
+    if judged.refusals:
+        raise SchemaError("\n".join(judged.refusals))
+    modes = (Mode(RECOMPUTE, "works for every definition"),)
+    definition = Definition(
+        language, text, digest, modes, incremental=incremental, conf=tuple(PINNED.items()), made_with=pyspark.__version__
+    )
+    return Defined(definition, found.schema, tuple((name, inferred[name].to_json()) for name in names), judged.warnings)
+
+
+def _known(names: Sequence[str], tables: Sequence[str]) -> list[str]:
+    """Sources as the tables are called: Spark does not tell upper from lower case."""
+    found = []
+    for name in names:
+        same = [table for table in tables if table.lower() == name.lower()]
+        if not same:
+            raise SchemaError(f"there is no table {name!r}.{nearest(name, list(tables))} Tables: {', '.join(tables) or 'none'}")
+        found.append(name if name in same else same[0])
+    if not found:
+        raise SchemaError("this definition has no source: it names no table of the warehouse")
+    return found

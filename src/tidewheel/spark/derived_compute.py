@@ -18,17 +18,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.compute import SourceRows
-from tidewheel.errors import QueryError, SparkError
+from tidewheel.errors import QueryError
 from tidewheel.model.derived import PYTHON, Definition
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import jvm
+from tidewheel.spark.analysed import called, pinned_session
 from tidewheel.spark.conf import PUSHDOWN
 from tidewheel.spark.functions import function_of
 from tidewheel.spark.launch import reason
 from tidewheel.spark.options import PART, TablePart
 from tidewheel.spark.source import FORMAT, install
 from tidewheel.spark.spark_sessions import session as new_session
-from tidewheel.spark.types import TRUNCATE, delivery, read_schema
+from tidewheel.spark.types import TRUNCATE, delivery, known_schema
 
 SMALL = 64 << 20
 """Stored bytes of a source that are handed to Spark as one Arrow table."""
@@ -50,34 +51,27 @@ class SparkCompute:
     """Computes in the Java process of a session that is there. `root`: the folder of the warehouse, for tasks that read chunks."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
-        if not jvm.is_classic(spark):
-            raise SparkError("derived tables are refreshed in a classic session: give spark=tws.session(), not one of Spark Connect")
         self._spark = spark
         self._root = root
         self._lock = threading.Lock()
 
     def run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
-        with self._lock, jvm.own_active_session(self._spark):
+        with self._lock, pinned_session(self._spark, dict(definition.conf)) as session:
             try:
-                return self._run(definition, sources)
+                return self._run(session, definition, sources)
             except PySparkException as e:
                 raise QueryError(f"Spark: {reason(e)}") from e
 
-    def _run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
-        session = self._spark.newSession()
+    def _run(self, session: SparkSession, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
         size = sum(one.read.bytes for one in sources.values())
         tasks = max(1, min(4 * self._spark.sparkContext.defaultParallelism, size // SHARE))
-        for name, value in {**_PLAIN, "spark.sql.shuffle.partitions": str(tasks), **dict(definition.conf)}.items():
+        for name, value in {**_PLAIN, "spark.sql.shuffle.partitions": str(tasks)}.items():
             session.conf.set(name, value)
         for name, one in sources.items():
-            self._frame(session, one).createOrReplaceTempView(name)
+            self._frame(session, one).createTempView(name)
         if definition.language == PYTHON:
-            function = function_of(definition)
-            frame = function(**{name: session.table(name) for name in sources})
-            _check_frame(frame, definition)
-        else:
-            frame = session.sql(definition.text)
-        return in_utc(frame)
+            return in_utc(called(function_of(definition), session, list(sources)))
+        return in_utc(session.sql(definition.text))
 
     def _frame(self, session: SparkSession, rows: SourceRows) -> DataFrame:
         schema = source_schema(rows.spec)
@@ -114,7 +108,7 @@ def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
 
 def source_schema(spec: TableSpec) -> StructType:
     """The columns of a source as definitions see them. Times finer than a microsecond are cut off."""
-    return read_schema(spec, nanoseconds=TRUNCATE)
+    return known_schema(spec.schema, TRUNCATE)
 
 
 def in_utc(frame: DataFrame) -> pa.Table:
@@ -122,8 +116,3 @@ def in_utc(frame: DataFrame) -> pa.Table:
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     found = frame.toArrow()
     return found if found.schema.equals(schema) else found.cast(pa.schema(schema))
-
-
-def _check_frame(frame: object, definition: Definition) -> None:
-    if not isinstance(frame, DataFrame):
-        raise QueryError(f"the function {definition.text} returned {type(frame).__name__}, not a DataFrame")

@@ -52,15 +52,6 @@ def digest_of(function: Function) -> str:
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()
 
 
-def sources_of(function: Function) -> list[str]:
-    """The tables that it is made of: its parameters."""
-    parameters = inspect.signature(function).parameters.values()
-    odd = [one.name for one in parameters if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY)]
-    if odd or not parameters:
-        raise SchemaError(f"the parameters of {name_of(function)} are named like its sources, one for each table")
-    return [one.name for one in parameters]
-
-
 def function_of(definition: Definition) -> Function:
     """The function of a definition, if this process has it and it does the same as when the table was made."""
     name = definition.text

@@ -9,8 +9,7 @@ A session of Spark Connect has no Java process here: `is_classic` tells it, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,22 +74,6 @@ def forget_java() -> None:
     look at no other attribute of a class to see what there is."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-@contextmanager
-def own_active_session(spark: SparkSession) -> Iterator[None]:
-    """What is active before is active after it: whatever a session of ours does makes it the active one of the whole process, also for
-    users who ask for `SparkSession.active()`. Check: which attributes `SparkSession.getActiveSession` looks at."""
-    before = SparkSession._activeSession
-    try:
-        yield
-    finally:
-        SparkSession._activeSession = before
-        sessions = java_of(spark).org.apache.spark.sql.classic.SparkSession
-        if before is not None:
-            sessions.setActiveSession(before._jsparkSession)
-        else:
-            sessions.clearActiveSession()
 
 
 # ---- silence ------------------------------------------------------------------------------------------------
@@ -166,7 +149,10 @@ def active_session() -> SparkSession | None:
 def set_active_session(spark: SparkSession | None) -> None:
     """Whatever is done with a second session makes it the active one of the whole process; this sets it back, in Python and in Java."""
     SparkSession._activeSession = spark
-    sessions = java_of(spark or SparkSession.builder.getOrCreate()).org.apache.spark.sql.classic.SparkSession
+    line: Any = gateway()
+    if "_tidewheel_sessions" not in vars(line):  # each part of the name is a question to Java
+        vars(line)["_tidewheel_sessions"] = line.jvm.org.apache.spark.sql.classic.SparkSession
+    sessions = vars(line)["_tidewheel_sessions"]
     if spark is None:
         sessions.clearActiveSession()
     else:

@@ -1,0 +1,179 @@
+"""Derived tables on Spark: defined, refreshed through Arrow and through the source, verified; in the owner's process and attached."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tidewheel as tw
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tidewheel.cluster.attached import AttachedEngine
+from tidewheel.engine.operations import Insert, RunQuery
+from tidewheel.engine.refresher import refresh
+from tidewheel.errors import ExistsError, QueryError, SchemaError
+from tidewheel.model.query import Query
+from tidewheel.model.schema import make_spec
+from tidewheel.spark import derived_compute
+from tidewheel.spark.derived_compute import SparkCompute
+
+SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("plate", pa.string()), ("speed", pa.int64())])
+HOURLY = "SELECT time_bucket(INTERVAL 1 HOUR, ts) AS hour, plate, count(*) AS n, sum(speed) AS total FROM taxi GROUP BY 1, 2"
+START = dt.datetime(2026, 1, 1)
+
+
+@pytest.fixture
+def wh(tmp_path: Path) -> Iterator[tw.Warehouse]:
+    with tw.open(tmp_path / "wh") as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+        yield wh
+
+
+def rows(n: int, start: float = 0.0, hours: float = 3.0) -> pa.Table:
+    times = [START + dt.timedelta(hours=start + hours * i / n) for i in range(n)]
+    return pa.table([times, [f"p{i % 7}" for i in range(n)], list(range(n))], schema=SCHEMA)
+
+
+def check(wh: tw.Warehouse, name: str = "hourly", sql: str = HOURLY) -> None:
+    found, wanted = (wh.sql(f"SELECT * FROM {what} ORDER BY ALL").to_pylist() for what in (name, f"({sql})"))
+    assert [tuple(row.values()) for row in found] == [tuple(row.values()) for row in wanted]
+
+
+def test_a_query_is_followed(wh: tw.Warehouse, spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    SparkSession._activeSession = spark
+    hourly = wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+    assert isinstance(hourly, tw.Derived) and isinstance(wh.table("hourly"), tw.Derived) and not isinstance(wh.table("taxi"), tw.Derived)
+    assert hourly.schema.field("total").type == pa.int64() and hourly.definition.sources == ("taxi",)
+    assert "rows of the same 1 hour" in str(hourly.definition) and "recompute" in str(hourly.definition)
+    with pytest.raises(ExistsError):
+        wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+    wh.create_derived("hourly", HOURLY, time="hour", key="plate", if_exists="open", spark=spark)
+    taxi = wh.table("taxi")
+    taxi.insert(rows(100))
+    report = wh.refresh(spark=spark)
+    assert (report["hourly"].partitions, report["hourly"].rows_read) == (3, 100)
+    check(wh)
+    taxi.insert(rows(5, 1.2, 0.1))
+    assert hourly.refresh(spark=spark)["hourly"].partitions == 1
+    check(wh)
+    assert hourly.refresh(full=True, time=(START, START), spark=spark)["hourly"].partitions == 1
+    assert hourly.verify(spark=spark).ok
+    assert SparkSession.getActiveSession() is spark
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(tw.InputError, match="hourly"):
+        wh.drop_table("taxi")
+    wh.drop_table("taxi", cascade=True)
+    assert wh.tables() == []
+
+
+def test_large_inputs_are_read_by_tasks(wh: tw.Warehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived_compute, "SMALL", -1)
+    hourly = wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+    taxi = wh.table("taxi")
+    taxi.insert(rows(300, hours=6))
+    taxi.flush()
+    assert wh.refresh(spark=spark)["hourly"].rows_read == 300
+    taxi.insert(rows(10, 1.2, 0.1))
+    taxi.insert(rows(10, 4.2, 0.1))
+    compute, late = SparkCompute(spark, wh._engine.root), [rows(10, 1.3, 0.1)]
+
+    class Meanwhile:
+        """Rows that come after the cut are none of a refresh's, wherever they are."""
+
+        def run(self, *given: Any) -> pa.Table:
+            while late:
+                taxi.insert(late.pop())
+            return compute.run(*given)
+
+    report = refresh(wh._engine, Meanwhile())
+    assert (report["hourly"].partitions, report["hourly"].rows_read) == (2, 120)
+    assert [row["n"] for row in wh.sql("SELECT sum(n) AS n FROM hourly").to_pylist()] == [320]
+    wh.refresh(spark=spark)
+    check(wh)
+    assert hourly.verify(2, spark=spark).ok
+
+
+def test_a_function_and_what_is_made_of_it(wh: tw.Warehouse, spark: SparkSession) -> None:
+    @wh.derived(time="hour", key="plate", partition="1 day", spark=spark)
+    def fast(taxi: DataFrame) -> DataFrame:
+        """Only the fast ones."""
+        return taxi.where(f.col("speed") > 50).select(f.col("ts").alias("hour"), "plate", "speed")
+
+    assert isinstance(fast, tw.Derived) and fast.definition.language == "python" and fast.definition.text.endswith("fast")
+    wh.create_derived(
+        "daily", "SELECT date(hour) AS day, plate, max(speed) AS top FROM fast GROUP BY 1, 2", time="day", key="plate", spark=spark
+    )
+    wh.table("taxi").insert(rows(200, hours=50))
+    report = wh.refresh("daily", spark=spark)
+    assert [one.name for one in report] == ["fast", "daily"] and report.ok
+    check(wh, "fast", "SELECT ts, plate, speed FROM taxi WHERE speed > 50")
+    check(wh, "daily", "SELECT ts::DATE, plate, max(speed) FROM taxi WHERE speed > 50 GROUP BY 1, 2")
+
+
+def test_what_is_refused(wh: tw.Warehouse, spark: SparkSession) -> None:
+    wh.create_table("colours", pa.schema([("since", pa.timestamp("us")), ("plate", pa.string())]), time="since", key="plate")
+
+    def refused(sql: str, match: str, **how: Any) -> None:
+        with pytest.raises((SchemaError, tw.InputError), match=match):
+            wh.create_derived("new", sql, **{"time": "ts", "key": "plate", "spark": spark, **how})
+        assert "new" not in wh.tables()
+
+    refused("SELECT * FROM taxy", "'taxi'")
+    refused("SELECT * FROM taxi JOIN colours USING (plate)", "colours")
+    refused("SELECT ts, plate, rand() AS r FROM taxi", "chance")
+    refused("SELECT 1 AS ts, 'a' AS plate", "no source")
+    refused("SELECT ts, plate FROM taxi", "nowhere", time="nowhere")
+    refused("SELECT ts, plate FROM taxi", "colours", bounds={"colours": "all"})
+    refused("SELECT ts, plate FROM taxi", "incremental", incremental="sometimes")
+    refused("SELECT ts, plate FROM taxi", "tw.bounds", bounds={"taxi": "yes"})
+    with pytest.warns(UserWarning, match="ORDER BY"):
+        wh.create_derived("ordered", "SELECT ts, plate FROM taxi ORDER BY plate", time="ts", key="plate", spark=spark)
+    wh.drop_table("ordered")
+    explained = wh.explain_derived(HOURLY, time="hour", spark=spark)
+    assert "taxi" in str(explained) and explained.schema.names == ["hour", "plate", "n", "total"] and wh.tables() == ["colours", "taxi"]
+
+
+def test_a_failing_query_is_told(wh: tw.Warehouse, spark: SparkSession) -> None:
+    broken = wh.create_derived("broken", "SELECT ts, plate, CAST(plate AS INT) AS n FROM taxi", time="ts", key="plate", spark=spark)
+    wh.table("taxi").insert(rows(3))
+    report = wh.refresh(spark=spark)
+    assert not report.ok and "CAST_INVALID_INPUT" in report["broken"].error
+    with pytest.raises(QueryError, match="CAST_INVALID_INPUT"):
+        broken.refresh(spark=spark)
+
+
+def test_a_refresher_follows(wh: tw.Warehouse, spark: SparkSession) -> None:
+    wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+    with wh.refresher(every="50 ms", spark=spark) as refresher:
+        wh.table("taxi").insert(rows(10))
+        give_up = time.monotonic() + 60
+        while wh.sql("SELECT coalesce(sum(n), 0)::BIGINT AS n FROM hourly").to_pylist() != [{"n": 10}]:
+            assert time.monotonic() < give_up and not refresher.errors
+            time.sleep(0.05)
+    check(wh)
+
+
+def test_attached(attached: AttachedEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    attached.create(make_spec("taxi", SCHEMA, time="ts", key="plate"), "error")
+    attached.table("taxi").give(Insert(None, "error"), rows(50))
+    from tidewheel.derived_table import planned
+    from tidewheel.engine.operations import CreateDerived
+
+    made = planned(attached, "hourly", HOURLY, "hour", "plate", None, None, "auto", None, (), spark)
+    attached.do(CreateDerived(made.spec, made.definition, made.bounds, "error"))
+    for small in (64 << 20, -1):
+        monkeypatch.setattr(derived_compute, "SMALL", small)
+        report = refresh(attached, SparkCompute(spark, attached.root), ["hourly"], full=True)
+        assert report.ok and report["hourly"].partitions == 3, report
+        found = attached.table("hourly").ask(RunQuery(Query(aggregate={"n": "sum(n)"}))).to_pylist()
+        assert found == [{"n": 50}]
