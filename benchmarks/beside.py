@@ -28,6 +28,8 @@ TURNS = HERE / "beside_turns.py"
 KINDS = {"turns": 200, "grid": 60, "calls": 15, "texts": 15, "sink": 8}
 """What can be compared, and how many pairs of runs there are by default."""
 IN_TURNS = ("turns", "grid")
+STARTS = 4
+"""Processes of each tree that take turns one after the other: where memory lies is chance, and stays for as long as a process does."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,7 +88,13 @@ def pairs(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict
 
 
 def turns(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:
-    """Both in turns, by processes that stay: the first tenth of the turns does not count."""
+    """Both in turns, by processes that stay for a while."""
+    shares = [count // STARTS + (start < count % STARTS) for start in range(STARTS)]
+    return [pair for share in shares if share for pair in some_turns(old, new, share, words)]
+
+
+def some_turns(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """The first tenth of the turns does not count."""
     workers = [
         subprocess.Popen(
             [sys.executable, str(TURNS), *words], env=surroundings(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
