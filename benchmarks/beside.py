@@ -1,6 +1,6 @@
 """This tree beside another commit of the project: the same work in turns, each in a process of its own, by processor time.
 
-    python -m benchmarks.beside COMMIT [turns|calls|texts|grid|sink …] [--pairs 15] [--data DIR]
+    python -m benchmarks.beside COMMIT [turns|grid|calls|texts|sink …] [--pairs N] [--data DIR]
 
 Only what users can call is used, so that any two commits can be compared. Machines change their speed from minute to minute: processes
 alternate, and the ratio of each pair is taken before the median. The other commit is a work tree in a temporary folder, so its kernels are
@@ -25,15 +25,18 @@ from benchmarks.report import commit, machine, versions
 HERE = Path(__file__).parent
 WORK = HERE / "beside_work.py"
 TURNS = HERE / "beside_turns.py"
-KINDS = {"turns": 200, "calls": 15, "texts": 15, "grid": 15, "sink": 8}
+KINDS = {"turns": 200, "grid": 60, "calls": 15, "texts": 15, "sink": 8}
 """What can be compared, and how many pairs of runs there are by default."""
+IN_TURNS = ("turns", "grid")
+STARTS = 4
+"""Processes of each tree that take turns one after the other: where memory lies is chance, and stays for as long as a process does."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description="This tree beside another commit, by processor time.")
     parser.add_argument("commit", help="the commit to compare with")
     parser.add_argument("kinds", nargs="*", metavar="|".join(KINDS), help="what to compare (default: calls)")
-    parser.add_argument("--pairs", type=int, help="pairs of runs (default: 200 for turns, 8 for sink, 15 for others)")
+    parser.add_argument("--pairs", type=int, help="pairs of runs (default: 200 for turns, 60 for grid, 8 for sink, else 15)")
     parser.add_argument("--data", metavar="DIR", help="folder with tdrive/tdrive_e5.parquet, for grid and sink; generated rows without it")
     parser.add_argument("--tree", metavar="DIR", help="the other commit's work tree, with its kernels: made if it is not there, and kept")
     given = parser.parse_args(arguments)
@@ -52,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
                 (old / "src", HERE.parent / "src"),
                 given.pairs or KINDS[kind],
             )
-            table(turns(*trees, count) if kind == "turns" else pairs(*trees, count, words))
+            table(turns(*trees, count, words) if kind in IN_TURNS else pairs(*trees, count, words))
     return 0
 
 
@@ -84,17 +87,25 @@ def pairs(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict
     return found
 
 
-def turns(old: Path, new: Path, count: int) -> list[tuple[dict[str, float], dict[str, float]]]:
-    """The short calls of both, whose processes stay: the first tenth of the turns does not count."""
+def turns(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """Both in turns, by processes that stay for a while."""
+    shares = [count // STARTS + (start < count % STARTS) for start in range(STARTS)]
+    return [pair for share in shares if share for pair in some_turns(old, new, share, words)]
+
+
+def some_turns(old: Path, new: Path, count: int, words: list[str]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """The first tenth of the turns does not count."""
     workers = [
-        subprocess.Popen([sys.executable, str(TURNS)], env=surroundings(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, str(TURNS), *words], env=surroundings(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         for tree in (old, new)
     ]
     kinds, _ = (json.loads(said_by(worker)) for worker in workers)
     found = []
     for i in range(count + count // 10 + 1):
         pair: tuple[dict[str, float], dict[str, float]] = {}, {}
-        for kind in (*kinds, *(f"attached: {kind}" for kind in kinds)):
+        for kind in kinds:
             for side in (0, 1) if i % 2 else (1, 0):
                 stdin = workers[side].stdin
                 assert stdin is not None

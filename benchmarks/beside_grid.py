@@ -1,43 +1,59 @@
-"""The grid of `benchmarks/grid.py` for `benchmarks/beside.py`: each cell's queries between live batches, by the asking thread's time."""
+"""The grid of `benchmarks/grid.py` for `benchmarks/beside.py`: each cell's queries while rows arrive, by the asking thread's time."""
 
 from __future__ import annotations
 
-import statistics
+import itertools
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import data
-from benchmarks.grid import SELECTIVITIES, WINDOWS, Cell, questions
+from benchmarks.grid import SELECTIVITIES, WINDOWS, Cell, Question, questions
 from benchmarks.peers import Tidewheel, same
 from benchmarks.reader import read
 from benchmarks.stream import Stream
 
 ROWS = 8_000_000
 """160 s of stream: the windows of five minutes are cut to 128 s."""
-EACH = 12
-"""Positions in a cell; two more that do not count."""
+EACH = 50
+"""Positions in a cell."""
+ASKED = 3
+"""Queries in a turn."""
 
 
-def measured(folder: str | None) -> dict[str, float]:
-    """Microseconds of one query, the median of its cell. A live batch goes in before each query, by the same thread."""
+@contextmanager
+def cells(folder: str | None) -> Iterator[dict[str, Callable[[], float]]]:
+    """By cell: a live batch, then some queries, whose microseconds are returned. The first answer of each cell is checked by NumPy."""
     stream = Stream(data.load(folder, ROWS))
     system = Tidewheel()
-    spent: dict[Cell, list[float]] = {}
+    numbers = itertools.count()
+    unchecked = {(share, name) for share in SELECTIVITIES for name, _ in WINDOWS}
+    asked: dict[Cell, list[Question]] = {cell: [] for cell in sorted(unchecked)}
+    for question in questions(stream, EACH):
+        asked[question.cell].append(question)
+    turns = {cell: itertools.cycle(found) for cell, found in asked.items()}
+
+    def turn(cell: Cell) -> float:
+        number = next(numbers)
+        system.insert(stream.live_batch(number))
+        spent = 0.0
+        for question in itertools.islice(turns[cell], ASKED):
+            ask = question.ask(stream.newest(number + 1))
+            began = time.thread_time()
+            table = system.query(ask)
+            spent += time.thread_time() - began
+            if cell in unchecked:
+                unchecked.discard(cell)
+                if not same(read(table), stream.answer(ask)):
+                    raise AssertionError(f"a wrong answer to {ask}")
+        return 1e6 * spent / ASKED
+
     with tempfile.TemporaryDirectory(prefix="beside-grid-") as place:
         system.open(Path(place))
-        system.load(stream.history.batch())
-        time.sleep(2.0)  # what the load has left to write would go on beside the first queries
         try:
-            for number, question in enumerate(questions(stream, EACH + 2)):
-                system.insert(stream.live_batch(number))
-                ask = question.ask(stream.newest(number + 1))
-                began = time.thread_time()
-                table = system.query(ask)
-                spent.setdefault(question.cell, []).append(time.thread_time() - began)
-                if number % (EACH + 2) == 0 and not same(read(table), stream.answer(ask)):
-                    raise AssertionError(f"a wrong answer to {ask}")
+            system.load(stream.history.batch())
+            yield {f"{cell[0]:.0%} of keys, {cell[1]}": lambda cell=cell: turn(cell) for cell in asked}  # type: ignore[misc]
         finally:
             system.close()
-    cells = [(share, name) for share in SELECTIVITIES for name, _ in WINDOWS]
-    return {f"{share:.0%} of keys, {name}": 1e6 * statistics.median(spent[share, name][2:]) for share, name in cells}

@@ -1,7 +1,10 @@
-"""Short calls for `benchmarks/beside.py`: a process of each tree stays, and does a few calls of a kind whenever it is its turn.
+"""Short calls, and the grid, for `benchmarks/beside.py`: a process of each tree stays, and does a few calls of a kind when it is its turn.
 
 The turns of two trees follow each other within a twentieth of a second, so that both meet the same machine: its speed, and what else runs.
-A line in is the name of a kind, a line out the microseconds of processor time of one call, by who spent them.
+The first line out has the names of all kinds. A line in is one of them, a line out the microseconds of processor time of one call, by who
+spent them.
+
+    python beside_turns.py turns|grid [DATA]
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import tidewheel as tw
@@ -49,31 +53,32 @@ def blocks(wh: tw.Warehouse) -> dict[str, tuple[int, Block]]:
     return found
 
 
-def serve(wh: tw.Warehouse, attached: Any = None) -> None:
+def serve(known: Mapping[str, Callable[[], Mapping[str, float]]]) -> None:
     """Do what is asked for until nothing more is."""
-    known = blocks(wh)
-    if attached is not None:
-        print(json.dumps(list(known)), flush=True)
+    print(json.dumps(list(known)), flush=True)
     for line in sys.stdin:
-        kind = line.strip()
-        if attached is None or not kind.startswith("attached: "):
-            calls, work = known[kind]
-            print(json.dumps({kind: 1e6 * spent(work) / calls}), flush=True)
-            continue
-        inner = kind.removeprefix("attached: ")
-        began = time.process_time()
-        attached.stdin.write(inner + "\n")
-        attached.stdin.flush()
-        client = json.loads(attached.stdout.readline())[inner]
-        owner = 1e6 * (time.process_time() - began) / known[inner][0]
-        print(json.dumps({f"{inner}, attached: client": client, f"{inner}, attached: owner": owner}), flush=True)
+        print(json.dumps(known[line.strip()]()), flush=True)
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        with tw.open(sys.argv[1]) as wh:
-            serve(wh)
-        return
+def timed(kind: str, calls: int, work: Block) -> dict[str, float]:
+    return {kind: 1e6 * spent(work) / calls}
+
+
+def calls_of(wh: tw.Warehouse) -> dict[str, Callable[[], dict[str, float]]]:
+    return {kind: partial(timed, kind, calls, work) for kind, (calls, work) in blocks(wh).items()}
+
+
+def by_attached(attached: Any, kind: str, calls: int) -> dict[str, float]:
+    """The same calls by another process, whose owner is this one."""
+    began = time.process_time()
+    attached.stdin.write(kind + "\n")
+    attached.stdin.flush()
+    client = json.loads(attached.stdout.readline())[kind]
+    owner = 1e6 * (time.process_time() - began) / calls
+    return {f"{kind}, attached: client": client, f"{kind}, attached: owner": owner}
+
+
+def serve_calls() -> None:
     data = rows()
     with tempfile.TemporaryDirectory(prefix="beside-turns-") as root, tw.open(root) as wh:
         table = wh.create_table("t", SCHEMA, time="ts", key="id")
@@ -81,9 +86,27 @@ def main() -> None:
             table.flush()  # of the first part, so that nothing is written while queries are asked
             for batch in part.to_batches(max_chunksize=10_000):
                 table.insert(batch)
-        attached = subprocess.Popen([sys.executable, __file__, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        serve(wh, attached)
+        words = [sys.executable, __file__, "attached", root]
+        attached = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert attached.stdout is not None
+        attached.stdout.readline()
+        also = {f"attached: {kind}": partial(by_attached, attached, kind, calls) for kind, (calls, _) in blocks(wh).items()}
+        serve({**calls_of(wh), **also})
         attached.communicate()
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["turns", *_]:
+            serve_calls()
+        case ["attached", root]:
+            with tw.open(root) as wh:
+                serve(calls_of(wh))
+        case ["grid", *folder]:
+            from benchmarks.beside_grid import cells
+
+            with cells(folder[0] if folder else None) as known:
+                serve({name: lambda name=name, turn=turn: {name: turn()} for name, turn in known.items()})  # type: ignore[misc]
 
 
 if __name__ == "__main__":

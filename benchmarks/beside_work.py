@@ -1,6 +1,6 @@
 """What `benchmarks/beside.py` has each tree do, in a process of its own. Prints microseconds of processor time as JSON.
 
-python beside_work.py calls|texts|grid|sink [DATA]
+python beside_work.py calls|texts|sink [DATA]
 """
 
 from __future__ import annotations
@@ -144,10 +144,6 @@ def main() -> None:
             found = calls()
         case "texts":
             found = texts()
-        case "grid":
-            from benchmarks import beside_grid
-
-            found = beside_grid.measured(folder)
         case "sink":
             from benchmarks import beside_sink
 

@@ -48,7 +48,7 @@ def refresh_all(wh: tw.Warehouse) -> None:
 def check(wh: tw.Warehouse) -> None:
     """Each partition has the rows of its query at its vector."""
     probe, source = Probe(wh.table(NAME)), Probe(wh.table("t"))
-    known = probe.local.as_derived()._refreshed
+    known = probe.local.as_derived().refreshed
     expected: Counter[tuple[int, int, int]] = Counter()
     for start, (generation,) in zip(known.starts.tolist(), known.vectors.tolist(), strict=True):
         lo, hi = interval(probe.spec.partitions, start)

@@ -266,7 +266,7 @@ class DerivedMachine(RuleBasedStateMachine):
             probe = Probe(self.wh.table(name))
             found = counted(rows_of(probe.query().to_arrow()))
             expected = counted([])
-            derived = probe.local.as_derived()._refreshed
+            derived = probe.local.as_derived().refreshed
             for start, vector in zip(derived.starts.tolist(), derived.vectors.tolist(), strict=True):
                 lo, hi = interval(probe.spec.partitions, start)
                 sources = [self.source_at(source, generation) for source, generation in zip(made.sources, vector, strict=True)]

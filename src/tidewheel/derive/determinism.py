@@ -6,10 +6,11 @@ here is a list of what Spark's expressions and nodes do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidewheel.derive.plan_names import function_name
-from tidewheel.derive.plan_tree import PlanError, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, Tree, parse
 
 _CLOCK = "the moment at which it is computed, so a refresh would not give the same rows: put it into the queries that read the table"
 _CHANCE = "chance: leave it out, or derive the value from columns, as xxhash64(…) does"
@@ -38,6 +39,8 @@ _REASONS: dict[str, str] = {
 _SORTED = ("SortArray", "ArraySort", "ArraySize", "Size", "Cardinality")
 """Around a collected list, they make its order of no account."""
 
+_COLLECTED = ("CollectList", "CollectSet", "ListAgg", "Mode")
+
 _NODES: dict[str, str] = {
     **dict.fromkeys(("GlobalLimit", "LocalLimit", "Tail", "Offset"), "LIMIT and OFFSET: which rows remain depends on all others; filter by "
                     "a condition, or number rows with row_number() OVER (PARTITION BY a bucket of time ORDER BY …)"),
@@ -60,7 +63,7 @@ def judge(plan_json: str, deterministic: bool = True, trusted: frozenset[str] = 
     try:
         plan = parse(plan_json)
         refusals, warnings = _looked_through(plan, trusted)
-    except (PlanError, RecursionError) as e:
+    except UNREADABLE as e:
         return Judgement((f"the definition cannot be looked through: {e}",))
     if not deterministic and not refusals:
         refusals[
@@ -74,9 +77,8 @@ def _looked_through(plan: Tree, trusted: frozenset[str]) -> tuple[dict[str, None
     warnings: dict[str, None] = {}
     if _top(plan).kind == "Sort":
         warnings["ORDER BY at the end was dropped: a table has no order of its rows; put it into the queries that read it"] = None
-    harmless = _harmless(plan)
-    for tree in plan.walk():
-        if tree.kind in _REASONS and not any(tree is one for one in harmless):
+    for tree, ordered in _with_order(plan):
+        if tree.kind in _REASONS and not (ordered and tree.kind in _COLLECTED):
             refusals[f"{function_name(tree)}() depends on {_REASONS[tree.kind]}"] = None
         elif tree.kind in _NODES:
             refusals[_NODES[tree.kind]] = None
@@ -124,15 +126,15 @@ def _top(plan: Tree) -> Tree:
     return tree
 
 
-def _harmless(plan: Tree) -> list[Tree]:
-    """What depends on an order inside of something that does not."""
-    found: list[Tree] = []
-    for tree in plan.walk():
-        if tree.kind in _SORTED:
-            found += [inner for child in tree.children for inner in child.walk() if inner.kind in ("CollectList", "CollectSet")]
-        elif tree.kind in ("ListAgg", "Mode") and (tree.field("orderExpressions") or tree.field("reverseOpt") is not None):
-            found.append(tree)
-    return found
+def _with_order(plan: Tree) -> Iterator[tuple[Tree, bool]]:
+    """All trees of a plan, and whether the order of what each collects is of no account, or said."""
+    todo = [(plan, False)]
+    while todo:
+        tree, ordered = todo.pop()
+        said = tree.kind in ("ListAgg", "Mode") and bool(tree.field("orderExpressions") or tree.field("reverseOpt") is not None)
+        yield tree, ordered or said
+        inside = tree.kind in _SORTED or ordered and tree.kind in ("AggregateExpression", "Cast")
+        todo.extend((one, inside) for one in reversed([*tree.fields(), *tree.children]))
 
 
 def _by_all_columns(tree: Tree) -> bool:

@@ -14,7 +14,7 @@ from tidewheel.derive.ends import End, Side
 from tidewheel.derive.facts import Branch, solve
 from tidewheel.derive.inference_walk import Leaf, Refused, Walker
 from tidewheel.derive.plan_names import view_name
-from tidewheel.derive.plan_tree import PlanError, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, PlanError, Tree, parse
 from tidewheel.derive.row_sets import Out, Rows
 from tidewheel.derive.time_expressions import SessionWindow
 from tidewheel.errors import SchemaError
@@ -74,19 +74,22 @@ def infer(
             return Inference(known)
         rows = walker.rows(plan)
         out = _column(rows, time.column if isinstance(time, TimeAxis) else time)
-    except RecursionError:
-        return _refused("it is nested too deeply", met)
     except SessionWindow:
         return _refused("session_window(): where a session begins and ends depends on all of its rows", met)
     except (Refused, PlanError) as e:
         return _refused(str(e), met)
+    except UNREADABLE as e:
+        return _refused(f"Spark's plan of it has an unknown form ({type(e).__name__}: {e})", met)
     return _solved(rows, out, [leaves[name.lower()] for name in met], known, walker.notes)
 
 
 def _sources(plan: Tree, leaves: Mapping[str, Leaf]) -> list[str]:
     """The sources that a plan reads, as they are called, in order."""
-    names = (view_name(tree).lower() for tree in plan.walk() if tree.kind == "View")
-    return list(dict.fromkeys(leaves[name].name for name in names if name in leaves))
+    names = dict.fromkeys(view_name(tree) for tree in plan.walk() if tree.kind == "View")
+    for name in names:
+        if name.lower() not in leaves:
+            raise Refused(f"it reads {name!r}, which is not one of its sources ({', '.join(sorted(leaves))})")
+    return list(dict.fromkeys(leaves[name.lower()].name for name in names))
 
 
 def _column(rows: Rows, name: str) -> Out:

@@ -113,7 +113,7 @@ class Walker:
         name = view_name(tree)
         leaf = self._leaves.get(name.lower())
         if leaf is None:
-            raise Refused(f"it reads {name!r}, which is not one of its sources ({', '.join(sorted(self._leaves))})")
+            raise Refused(f"it reads {name!r}, which is not one of its sources")
         outs = tuple(self._out(column, scope) for column in view_columns(tree))
         times = [out for out in outs if out.name.lower() == leaf.time]
         if not times:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tidewheel.derive.bounds import EVERYTHING, Bounds, outward, to_ns
 from tidewheel.model.derived import RefreshedPartition
 from tidewheel.model.partition_labels import Labels
-from tidewheel.model.partitions import Partitions
+from tidewheel.model.partitions import Partitions, joined
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
 Numbers = npt.NDArray[np.int64]
@@ -195,15 +195,19 @@ def contains_all(division: Division, refreshed: Refreshed, source: SourceView, n
 # ---- what is read -------------------------------------------------------------------------------------------
 
 
-def joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The same times in rising order: intervals that meet, or lie side by side, are one."""
-    out: list[Interval] = []
-    for lo, hi in sorted(intervals):
-        if out and lo <= out[-1][1] + 1:
-            out[-1] = out[-1][0], max(out[-1][1], hi)
-        elif lo <= hi:
-            out.append((lo, hi))
-    return tuple(out)
+def less(spans: Iterable[Interval], inside: Sequence[Interval]) -> tuple[Interval, ...]:
+    """The times of the spans that are in none of the others. Both are in rising order and apart from each other."""
+    left = []
+    for lo, hi in spans:
+        for a, b in inside:
+            if b < lo or a > hi:
+                continue
+            if a > lo:
+                left.append((lo, a - 1))
+            lo = b + 1
+        if lo <= hi:
+            left.append((lo, hi))
+    return tuple(left)
 
 
 def needed(division: Division, intervals: Iterable[Interval], source: SourceView) -> tuple[Interval, ...]:

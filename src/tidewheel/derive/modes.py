@@ -15,7 +15,7 @@ from tidewheel.derive.mode_merge import aggregated
 from tidewheel.derive.mode_reasons import Not
 from tidewheel.derive.mode_rows import common_parts, row_wise
 from tidewheel.derive.plan_names import view_name
-from tidewheel.derive.plan_tree import PlanError, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, Tree, parse
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -115,7 +115,7 @@ def decide(
     try:
         plan = parse(plan_json)
         return _decided(plan, key, source_keys or {}, floats, hidden)
-    except (PlanError, RecursionError) as e:
+    except UNREADABLE as e:
         return Modes((Recompute(f"the plan cannot be looked through: {e}"),))
 
 

@@ -21,6 +21,10 @@ class PlanError(ValueError):
     """This is no plan that Spark wrote, or one that is too large."""
 
 
+UNREADABLE = (PlanError, LookupError, TypeError, AttributeError, ValueError, RecursionError)
+"""What comes of a plan that has another form than those known: Spark decides on forms, and a newer one may have others."""
+
+
 class Tree:
     """A node with its children: of a plan, or of an expression. Never changed."""
 

@@ -11,14 +11,11 @@ import dataclasses
 import random
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.derive.bounds import Bounds
-from tidewheel.derive.compare import differing, times_of
 from tidewheel.derive.lineage import (
     Division,
     Interval,
@@ -27,12 +24,10 @@ from tidewheel.derive.lineage import (
     StalePartition,
     contains_all,
     first_set,
-    joined,
     needed,
     stale_partitions,
 )
-from tidewheel.env.deadline import holding
-from tidewheel.errors import BadRowsError, ConflictError, InputError
+from tidewheel.errors import InputError
 from tidewheel.index.version import Version
 from tidewheel.model.derived import (
     APPEND,
@@ -45,22 +40,19 @@ from tidewheel.model.derived import (
     Label,
     Mode,
     RefreshedPartition,
-    RefreshOutcome,
     RefreshPlan,
     RefreshRecord,
     SourceRead,
 )
 from tidewheel.model.partition_labels import Labels
+from tidewheel.model.partitions import joined
 from tidewheel.model.pieces import GENERATION_HI, TMAX, TMIN
-from tidewheel.model.query import Query, pair
+from tidewheel.model.query import pair
 from tidewheel.model.times import INT64_MAX, INT64_MIN
-from tidewheel.read.local_result import LocalResult
-from tidewheel.write.pending import Refresh
-from tidewheel.write.refreshes import CHUNK_BYTES, confirm, exchange
 
 if TYPE_CHECKING:
     from tidewheel.engine.local_table import LocalTable
-    from tidewheel.engine.operations import CommitRefresh, PlanRefresh
+    from tidewheel.engine.operations import PlanRefresh
 
 KEPT_BYTES = 64 << 20
 """Of chunks that have rows beside those of a refresh, and are written anew with it. More are only masked."""
@@ -91,26 +83,26 @@ class LocalDerived:
         self.definition = definition
         spec = table.spec
         begin = INT64_MIN if definition.begin is None else spec.partitions.start(spec.partitions.number(definition.begin))
-        self._division = Division(spec.partitions, spec.time.unit, max(begin, INT64_MIN))
+        self.division = Division(spec.partitions, spec.time.unit, max(begin, INT64_MIN))
         self._bounds = [Bounds.from_json(one.bounds) for one in contents.dependencies]
-        self._contents = contents
+        self.contents = contents
         """Replaced by the commit thread, together with the next."""
-        self._refreshed = Refreshed.of(contents.refreshed, len(contents.dependencies))
+        self.refreshed = Refreshed.of(contents.refreshed, len(contents.dependencies))
 
     @property
     def bounds(self) -> tuple[tuple[str, str], ...]:
         """(source, JSON of its bounds)."""
-        return tuple((one.source, one.bounds) for one in self._contents.dependencies)
+        return tuple((one.source, one.bounds) for one in self.contents.dependencies)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(one.source for one in self._contents.dependencies)
+        return tuple(one.source for one in self.contents.dependencies)
 
     # ---- state ------------------------------------------------------------------------------------------
 
     def state(self) -> DerivedState:
-        contents, refreshed = self._contents, self._refreshed
-        stale = stale_partitions(self._division, refreshed, self._views(fresh=True), None)
+        contents, refreshed = self.contents, self.refreshed
+        stale = stale_partitions(self.division, refreshed, self._views(fresh=True), None)
         since = min((one.since for one in stale if one.since), default=None)
         last = contents.refreshes[-1].ended if contents.refreshes else None
         return DerivedState(self.definition, contents.dependencies, len(refreshed), len(stale), since, last, contents.refreshes)
@@ -118,7 +110,7 @@ class LocalDerived:
     def _views(self, fresh: bool) -> list[SourceView]:
         """The sources now; with `fresh`, rows that are in no chunk yet count as changes."""
         views = []
-        for one, bounds in zip(self._contents.dependencies, self._bounds, strict=True):
+        for one, bounds in zip(self.contents.dependencies, self._bounds, strict=True):
             source = self._table.engine.table(one.source)
             division = Division(source.spec.partitions, source.spec.time.unit)
             labels = source.labels()
@@ -128,7 +120,7 @@ class LocalDerived:
         return views
 
     def sample(self, most: int) -> tuple[RefreshedPartition, ...]:
-        known = self._refreshed
+        known = self.refreshed
         at = sorted(random.sample(range(len(known)), max(0, min(most, len(known)))))
         return tuple(RefreshedPartition(int(known.starts[i]), int(known.numbers[i]), tuple(known.vectors[i].tolist())) for i in at)
 
@@ -136,7 +128,7 @@ class LocalDerived:
 
     def plan(self, asked: PlanRefresh) -> RefreshPlan | None:
         """The next set of partitions to compute, the newest first; None if there is nothing to do."""
-        engine, refreshed = self._table.engine, self._refreshed
+        engine, refreshed = self._table.engine, self.refreshed
         cut = dict(asked.cut)
         cut |= engine.cut([name for name in self.sources if name not in cut])
         views = self._views(fresh=False)
@@ -146,7 +138,7 @@ class LocalDerived:
         if asked.full:
             stale = self._all(refreshed, views, within, asked.since)
         else:
-            stale = stale_partitions(self._division, refreshed, views, within)
+            stale = stale_partitions(self.division, refreshed, views, within)
         upto = [cut[name] for name in self.sources]
         stale = [one for one in stale if self._is_due(one, upto, asked.full)]
         if not stale:
@@ -154,10 +146,10 @@ class LocalDerived:
         mode, alike = self._mode(asked, stale)
         versions = [engine.table(name).version() for name in self.sources]
         chosen = self._chosen(asked, mode, alike, views, versions)
-        intervals = joined(self._division.interval(one.start) for one in chosen)
+        intervals = joined(self.division.interval(one.start) for one in chosen)
         reads = []
         for i, (name, view, version) in enumerate(zip(self.sources, views, versions, strict=True)):
-            times = needed(self._division, intervals, view)
+            times = needed(self.division, intervals, view)
             after = chosen[0].standing[i] if mode.name in (APPEND, MERGE, KEYS) else None
             size = _bytes_of(version, times, after)
             reads.append(SourceRead(name, upto[i], times, after, size))
@@ -167,8 +159,8 @@ class LocalDerived:
 
     def _is_due(self, one: StalePartition, upto: Sequence[int], full: bool) -> bool:
         """Whether a refresh at these generations brings a partition further. What changed after them stays stale, for the next."""
-        at = self._refreshed.place(one.start)
-        if at >= 0 and (self._refreshed.vectors[at] > upto).any():
+        at = self.refreshed.place(one.start)
+        if at >= 0 and (self.refreshed.vectors[at] > upto).any():
             return False  # another refresh, of a later moment, was here
         return full or any(one.standing[i] < upto[i] for i in one.changed)
 
@@ -176,9 +168,9 @@ class LocalDerived:
         """All partitions, as if none had been computed, but for those that refresh number `since` or a later one did."""
         none = Refreshed.of((), len(views))
         anew = [SourceView(v.division, v.bounds, v.labels, 0) for v in views]
-        found = {one.start: one for one in stale_partitions(self._division, none, anew, within)}
+        found = {one.start: one for one in stale_partitions(self.division, none, anew, within)}
         for start in refreshed.starts.tolist():  # perhaps of rows that are gone
-            if within is None or (self._division.interval(start)[1] >= within[0] and start <= within[1]):
+            if within is None or (self.division.interval(start)[1] >= within[0] and start <= within[1]):
                 found.setdefault(start, StalePartition(start, 0, (-1,) * len(views)))
         for one in found.values():
             one.refresh = refreshed.number(one.start)
@@ -207,205 +199,44 @@ class LocalDerived:
         sizes = [0] * len(alike)
         total = 0
         for i in range(len(alike) - 1, -1, -1):  # the newest first, and no further than one set goes
-            interval = self._division.interval(alike[i].start)
+            interval = self.division.interval(alike[i].start)
             pairs = zip(views, versions, strict=True)
-            sizes[i] = sum(_bytes_of(version, needed(self._division, [interval], view), None) for view, version in pairs)
+            sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), None) for view, version in pairs)
             total += sizes[i]
             if total > asked.most_bytes:
                 break
         return first_set(alike, sizes, asked.most_bytes, self.definition.apart)
 
-    # ---- commit -----------------------------------------------------------------------------------------
+    # ---- what a commit asks and says --------------------------------------------------------------------
 
-    def commit(self, asked: CommitRefresh, rows: Any) -> RefreshOutcome:
-        plan = asked.plan
-        table, publisher = self._table, self._table.publisher
-        accepted = table.acceptor.accept(rows, "error")
-        new = pa.Table.from_batches(accepted.batches, table.spec.schema)
-        self._check_inside(new, plan)
-        with holding(table.engine.refreshing, "another refresh is being committed, or a backup begins; nothing was changed"):
-            if (done := next((one for one in self._contents.refreshes if one.job == plan.job), None)) is not None:
-                return RefreshOutcome(done.refresh, publisher.version.generation, done.computed, done.changed, done.rows_written)
-            self._check_plan(plan)
-            version = table.version()
-            # 1. which partitions have other rows now
-            times = [self._division.interval(start) for start, _ in plan.partitions]
-            old = self._read(version, plan.intervals)
-            if plan.mode.name == APPEND:
-                compared = old.slice(0, 0)
-            elif asked.keys is not None:
-                compared = old.filter(self._of_keys(old, asked.keys))
-            else:
-                compared = old
-            others = differing(compared, new, table.spec.time.column, times)
-            changed = [interval for interval, is_other in zip(times, others, strict=True) if is_other]
-            number = (self._contents.refreshes[-1].refresh if self._contents.refreshes else 0) + 1
-            if not changed:
-                record = self._record(asked, number, 0, 0)
-                confirm(publisher, table.engine.flusher, Refresh(record, (), self._done))
-                return RefreshOutcome(number, publisher.version.generation, len(times), 0, 0)
-            # 2. the rows that take the place of all that the chunks of these partitions have
-            inside = joined(changed)
-            spans = self._spans(version, inside, new.nbytes)
-            if plan.mode.name == APPEND:
-                stays = self._read(version, spans)
-            else:
-                beside = self._read(version, _less(spans, inside))
-                kept = old.filter(pc.invert(self._of_keys(old, asked.keys))) if asked.keys is not None else old.slice(0, 0)
-                stays = pa.concat_tables([beside, _within(kept, table.spec.time.column, inside)])
-            fresh = _within(new, table.spec.time.column, inside)
-            # 3. one transaction, one swap
-            with publisher.reserve() as reserved:
-                had = _within(old, table.spec.time.column, inside) if plan.mode.name != APPEND else old.slice(0, 0)
-                labels = self._labels(changed, had, reserved.generation)
-                record = self._record(asked, number, fresh.num_rows, len(changed))
-                refresh = Refresh(record, labels, self._done)
-                exchange(publisher, table.engine.flusher, pa.concat_tables([stays, fresh]), spans, reserved, refresh)
-            return RefreshOutcome(number, reserved.generation, len(times), len(changed), fresh.num_rows)
+    def verified_after(self, plan: RefreshPlan, number: int) -> tuple[tuple[int, int], ...]:
+        """(source id, generation) up to which all changes will be contained once this plan is committed; only those that rise."""
+        if plan.left:
+            return ()
+        contents = self.contents
+        after = self.refreshed.after((start for start, _ in plan.partitions), number, [read.upto for read in plan.sources])
+        return tuple(
+            (of.source_id, read.upto)
+            for i, (of, view, read) in enumerate(zip(contents.dependencies, self._views(fresh=False), plan.sources, strict=True))
+            if read.upto > of.verified and contains_all(self.division, after, view, i, read.upto)
+        )
 
-    def _check_inside(self, rows: pa.Table, plan: RefreshPlan) -> None:
-        """A refresher clips its rows; one that does not would change what nobody said it computed."""
-        times = times_of(rows, self._table.spec.time.column)
-        inside = np.zeros(len(times), np.bool_)
-        for lo, hi in plan.intervals:
-            inside |= (times >= lo) & (times <= hi)
-        if not inside.all():
-            axis = self._table.spec.time
-            row = int((~inside).argmax())
-            raise BadRowsError(
-                f"refresh: row {row} of table {self._table.spec.name!r} has {axis.column} = {axis.show(int(times[row]))}, which is in no "
-                "partition of the plan; nothing was changed",
-                table=self._table.spec.name, column=axis.column, rows=(row,),
-            )  # fmt: skip
-
-    def _check_plan(self, plan: RefreshPlan) -> None:
-        """Whether the plan still speaks of what is there. The catalog compares once more, in the transaction."""
-        if plan.table != self._table.spec.name or tuple(one.table for one in plan.sources) != self.sources:
-            raise InputError(f"this plan is not one of table {self._table.spec.name!r}; nothing was changed")
-        refreshed = self._refreshed
-        vector = [one.upto for one in plan.sources]
-        for start, number in plan.partitions:
-            at = refreshed.place(start)
-            if (int(refreshed.numbers[at]) if at >= 0 else 0) != number or at >= 0 and (refreshed.vectors[at] > vector).any():
-                raise ConflictError(
-                    f"partitions of table {self._table.spec.name!r} were refreshed by another refresher meanwhile; nothing was changed, "
-                    "and what is still stale can be refreshed again"
-                )
-        for one in plan.sources:
-            version = self._table.engine.table(one.table).version()
-            if one.upto > version.settled:
-                raise InputError(f"source {one.table!r} has only reached generation {version.settled}, not {one.upto}; nothing was changed")
-            if one.after is not None and one.upto < version.horizon:
-                raise ConflictError(
-                    f"rows of source {one.table!r} were replaced while new ones were read; nothing was changed. Refresh again"
-                )
-
-    def _record(self, asked: CommitRefresh, number: int, written: int, changed: int) -> RefreshRecord:
-        plan, contents = asked.plan, self._contents
-        vector = tuple((of.source_id, read.upto) for of, read in zip(contents.dependencies, plan.sources, strict=True))
-        verified: list[tuple[int, int]] = []
-        if not plan.left:
-            after = self._refreshed.after((start for start, _ in plan.partitions), number, [read.upto for read in plan.sources])
-            for i, (of, view, read) in enumerate(zip(contents.dependencies, self._views(fresh=False), plan.sources, strict=True)):
-                if read.upto > of.verified and contains_all(self._division, after, view, i, read.upto):
-                    verified.append((of.source_id, read.upto))
-        return RefreshRecord(
-            number, plan.job, plan.mode.name, vector, plan.partitions, tuple(verified), asked.began, self._table.engine.clock.now(),
-            asked.rows_read, written, len(plan.partitions), changed,
-        )  # fmt: skip
-
-    def _done(self, record: RefreshRecord) -> None:
+    def done(self, record: RefreshRecord) -> None:
         """The catalog has this refresh. Called by the commit thread."""
         vector = [generation for _, generation in record.vector]
         risen = dict(record.verified)
-        contents = self._contents
+        contents = self.contents
         sources = tuple(
             Dependency(one.source_id, one.source, one.bounds, risen.get(one.source_id, one.verified)) for one in contents.dependencies
         )
-        self._refreshed = self._refreshed.after((start for start, _ in record.partitions), record.refresh, vector)
+        self.refreshed = self.refreshed.after((start for start, _ in record.partitions), record.refresh, vector)
         bare = dataclasses.replace(record, partitions=(), verified=())
-        self._contents = DerivedContents(sources, (), (*contents.refreshes[1 - REFRESHES :], bare))
-
-    def _labels(self, changed: Sequence[Interval], old: pa.Table, generation: int) -> tuple[Label, ...]:
-        """Partitions that had rows have lost some; the others only gained."""
-        times = np.sort(times_of(old, self._table.spec.time.column))
-        labels = []
-        for lo, hi in changed:
-            had = np.searchsorted(times, lo) < np.searchsorted(times, hi, side="right")
-            labels.append(Label(lo, generation, generation if had else 0))
-        return tuple(labels)
-
-    # ---- rows that are there ----------------------------------------------------------------------------
-
-    def _read(self, version: Version, intervals: Sequence[Interval]) -> pa.Table:
-        found = [LocalResult(self._table.planner, version, Query(time=interval)).to_arrow() for interval in intervals]
-        return pa.concat_tables(found) if found else self._table.spec.schema.empty_table()
-
-    def _of_keys(self, rows: pa.Table, keys: Sequence[Any]) -> pa.ChunkedArray:
-        (column,) = self._table.spec.key.columns
-        return pc.is_in(rows.column(column), value_set=pa.array(list(keys), rows.schema.field(column).type))
-
-    def _spans(self, version: Version, inside: Sequence[Interval], size: int) -> tuple[Interval, ...]:
-        """The times that are written anew: those of the partitions, and of the chunks that have rows on both sides of their ends.
-
-        A small chunk right beside them is taken along, so that tables which grow by a partition at a time do not fall to pieces.
-        """
-        chunks = version.chunks
-        regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
-        sizes = np.array([chunk.record.bytes for chunk in chunks], np.int64)
-        spans = joined(inside)
-        while True:
-            met = np.zeros(len(regions), np.bool_)
-            for lo, hi in spans:
-                met |= (regions[:, 0] <= hi) & (regions[:, 1] >= lo)
-            if int(sizes[met].sum()) > KEPT_BYTES:
-                return joined(inside)
-            if size + int(sizes[met].sum()) < CHUNK_BYTES // 2:
-                met |= _beside(regions, sizes, spans)
-            wider = joined([*spans, *((int(lo), int(hi)) for lo, hi in regions[met])])
-            if wider == spans:
-                return spans
-            spans = wider
-            size += int(sizes[met].sum())
-
-
-def _beside(regions: Any, sizes: Any, spans: Sequence[Interval]) -> Any:
-    """The nearest chunk before the spans and the nearest after them, if they are small."""
-    met = np.zeros(len(regions), np.bool_)
-    first, last = spans[0][0], spans[-1][1]
-    before, after = np.flatnonzero(regions[:, 1] < first), np.flatnonzero(regions[:, 0] > last)
-    for near in (before[regions[before, 1].argmax()] if len(before) else -1, after[regions[after, 0].argmin()] if len(after) else -1):
-        if near >= 0 and sizes[near] < CHUNK_BYTES // 2:
-            met[near] = True
-    return met
+        self.contents = DerivedContents(sources, (), (*contents.refreshes[1 - REFRESHES :], bare))
 
 
 def _can_grow(one: StalePartition) -> bool:
     """Whether new rows are all that changed for a partition that was computed before."""
     return one.refresh > 0 and not one.undone and one.changed == {0}
-
-
-def _less(spans: Sequence[Interval], inside: Sequence[Interval]) -> tuple[Interval, ...]:
-    """The times of the spans that are not inside."""
-    left = []
-    for lo, hi in spans:
-        for a, b in inside:
-            if b < lo or a > hi:
-                continue
-            if a > lo:
-                left.append((lo, a - 1))
-            lo = b + 1
-        if lo <= hi:
-            left.append((lo, hi))
-    return tuple(left)
-
-
-def _within(rows: pa.Table, time: str, intervals: Sequence[Interval]) -> pa.Table:
-    times = times_of(rows, time)
-    inside = np.zeros(len(times), np.bool_)
-    for lo, hi in intervals:
-        inside |= (times >= lo) & (times <= hi)
-    return rows if inside.all() else rows.filter(pa.array(inside))
 
 
 def _bytes_of(version: Version, times: Sequence[Interval], after: int | None) -> int:

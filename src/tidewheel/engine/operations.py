@@ -439,4 +439,6 @@ class CommitRefresh(TableDelivery[RefreshOutcome]):
     began: float
 
     def on(self, table: LocalTable, rows: Any) -> RefreshOutcome:
-        return table.as_owner(lambda: table.as_derived().commit(self, rows))
+        from tidewheel.engine.refresh_commit import commit_refresh
+
+        return table.as_owner(lambda: commit_refresh(table, table.as_derived(), self, rows))

@@ -7,6 +7,7 @@ so years and quarters begin where people expect them to. The catalog knows a par
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,6 +91,17 @@ _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nan
 def interval(partitions: Partitions, start: int) -> tuple[int, int]:
     """[lo, hi) of the partition that the catalog knows by this start."""
     return start, partitions.start(partitions.number(start) + 1)
+
+
+def joined(intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same times in rising order: intervals that meet, or lie side by side, are one."""
+    out: list[tuple[int, int]] = []
+    for lo, hi in sorted(intervals):
+        if out and lo <= out[-1][1] + 1:
+            out[-1] = out[-1][0], max(out[-1][1], hi)
+        elif lo <= hi:
+            out.append((lo, hi))
+    return tuple(out)
 
 
 def rows_by_start(partitions: Partitions, times: Times) -> dict[int, int]:

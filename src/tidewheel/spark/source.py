@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructField, StructType
 
-from tidewheel.engine.operations import BeginLoad
+from tidewheel.engine.operations import BeginLoad, GetDerived
 from tidewheel.errors import ExistsError, InputError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections, options
@@ -77,6 +77,7 @@ class TidewheelSource(DataSource):
         options.check(given, options.CHANGES)
         place = options.place_of(given)
         spec, nanoseconds = _spec(place), _nanoseconds(given)
+        _check_has_changes(place)
         check_wanted(spec, schema, nanoseconds)
         start = None if given.get("startingGeneration", "").lower() == "latest" else options.count(given, "startingGeneration", 0) or 0
         limit = options.count(given, "maxRowsPerTrigger")
@@ -130,6 +131,17 @@ class TidewheelSource(DataSource):
         """The options, with those that Spark's catalog kept for a table where none say where it is."""
         given = self._options()
         return given if options.names_a_place(given) else {**_kept(schema), **given}
+
+
+def _check_has_changes(place: TablePath) -> None:
+    """Rows of a derived table are exchanged, partition by partition: a stream of what came would repeat most of them."""
+    state = connections.do(place, GetDerived())
+    if state is not None:
+        sources = ", ".join(one.source for one in state.dependencies)
+        raise InputError(
+            f"table {place.table!r} is derived, so it cannot be read as a stream: a refresh computes whole partitions anew. Stream what it "
+            f"is made of ({sources}), derive another table from it, or read it with spark.read after each refresh"
+        )
 
 
 def _spec(place: TablePath) -> TableSpec:

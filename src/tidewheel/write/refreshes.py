@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.index.version import ChunkSet
 from tidewheel.model.codes import integer_codes
-from tidewheel.model.partitions import Partitions
+from tidewheel.model.partitions import Partitions, joined
+from tidewheel.model.pieces import TMAX, TMIN
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.write.bulk_loads import trees_of
 from tidewheel.write.flush import Flusher
@@ -22,6 +25,9 @@ from tidewheel.write.publish import Publisher, Reservation
 
 CHUNK_BYTES = 4 << 20
 """Of a derived chunk, about: smaller than others, because a refresh writes it anew for every partition in it."""
+
+KEPT_BYTES = 64 << 20
+"""Of chunks that have rows beside those of a refresh, and are written anew with it. More are only masked."""
 
 REASON = "refresh"
 
@@ -32,7 +38,7 @@ def exchange(
     """Commit a refresh: these rows, which lie in the spans, take the place of all rows there."""
     records: list[ChunkRecord] = []
     try:
-        for part in portions(rows, publisher.spec.time.column, publisher.spec.partitions):
+        for part in portions(rows, spans, publisher.spec.time.column, publisher.spec.partitions):
             placed = [one for batch in part.to_batches() for one in publisher.place(batch)]
             for view in trees_of(placed, publisher.shape, reserved.generation):
                 records += flusher.write(publisher, view)
@@ -49,21 +55,58 @@ def confirm(publisher: Publisher, flusher: Flusher, refresh: Refresh) -> None:
     flusher.commits.load(publisher, [], (), None, refresh=refresh)
 
 
-def portions(rows: pa.Table, time: str, divided: Partitions) -> Iterator[pa.Table]:
-    """Rows in portions of about a chunk, each of whole partitions that lie side by side. A large partition is a portion by itself."""
+def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -> tuple[tuple[int, int], ...]:
+    """The times that are written anew: those inside, and those of the chunks that have rows on both sides of their ends.
+
+    A small chunk right beside them is taken along, so that tables which grow by a partition at a time do not fall to pieces. `size`: the
+    bytes of what is new.
+    """
+    regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
+    sizes = np.array([chunk.record.bytes for chunk in chunks], np.int64)
+    spans = inside
+    while True:
+        met = np.zeros(len(regions), np.bool_)
+        for lo, hi in spans:
+            met |= (regions[:, 0] <= hi) & (regions[:, 1] >= lo)
+        straddling = int(sizes[met].sum())
+        if straddling > KEPT_BYTES:
+            return inside
+        if size + straddling < CHUNK_BYTES // 2:
+            met |= _beside(regions, sizes, spans)
+        wider = joined([*spans, *((int(lo), int(hi)) for lo, hi in regions[met])])
+        if wider == spans:
+            return spans
+        spans = wider
+
+
+def _beside(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """The nearest chunk before the spans and the nearest after them, if they are small."""
+    met = np.zeros(len(regions), np.bool_)
+    before, after = np.flatnonzero(regions[:, 1] < spans[0][0]), np.flatnonzero(regions[:, 0] > spans[-1][1])
+    near = [int(before[regions[before, 1].argmax()])] if len(before) else []
+    near += [int(after[regions[after, 0].argmin()])] if len(after) else []
+    met[[one for one in near if sizes[one] < CHUNK_BYTES // 2]] = True
+    return met
+
+
+def portions(rows: pa.Table, spans: Sequence[tuple[int, int]], time: str, divided: Partitions) -> Iterator[pa.Table]:
+    """Rows in portions of about a chunk, each of whole partitions of one span. A large partition is a portion by itself."""
     if not rows.num_rows:
         return
     rows = rows.take(np.argsort(_times(rows, time), kind="stable")).combine_chunks()
-    numbers = divided.numbers(_times(rows, time))
-    ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, rows.num_rows)
+    times = _times(rows, time)
     each = max(1, CHUNK_BYTES * rows.num_rows // max(1, rows.nbytes))
-    start = last = 0
-    for end in ends.tolist():
-        if end - start > each and last > start:
-            yield rows.slice(start, last - start)
-            start = last
-        last = end
-    yield rows.slice(start)
+    for lo, hi in spans:
+        start, end = int(np.searchsorted(times, lo)), int(np.searchsorted(times, hi, side="right"))
+        ends = np.flatnonzero(np.diff(divided.numbers(times[start:end]))) + start + 1
+        last = start
+        for cut in (*ends.tolist(), end):
+            if cut - start > each and last > start:
+                yield rows.slice(start, last - start)
+                start = last
+            last = cut
+        if end > start:
+            yield rows.slice(start, end - start)
 
 
 def _times(rows: pa.Table, time: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -1,0 +1,154 @@
+"""The commit of a refresh, on the owner's side: what was computed takes the place of what was there, if the plan still holds.
+
+  1. compare    is the plan still about what is there, and which of its partitions have other rows now?
+  2. gather     the rows beside these in the chunks that are written anew
+  3. exchange   one transaction, one swap (`write/refreshes.py`)
+If no partition has other rows, only the vector moves, and nothing that depends on the table is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.derive.compare import differing, inside, times_of
+from tidewheel.derive.lineage import Interval, less
+from tidewheel.env.deadline import holding
+from tidewheel.errors import BadRowsError, ConflictError, InputError
+from tidewheel.index.version import Version
+from tidewheel.model.derived import APPEND, Label, RefreshOutcome, RefreshPlan, RefreshRecord
+from tidewheel.model.partitions import joined
+from tidewheel.model.query import Query
+from tidewheel.read.local_result import LocalResult
+from tidewheel.write.pending import Refresh
+from tidewheel.write.refreshes import confirm, exchange, spans_of
+
+if TYPE_CHECKING:
+    from tidewheel.engine.local_derived import LocalDerived
+    from tidewheel.engine.local_table import LocalTable
+    from tidewheel.engine.operations import CommitRefresh
+
+
+def commit_refresh(table: LocalTable, derived: LocalDerived, asked: CommitRefresh, rows: Any) -> RefreshOutcome:
+    """May be called from any thread. Refreshes are committed one at a time, whatever tables they are of."""
+    plan = asked.plan
+    accepted = table.acceptor.accept(rows, "error")
+    new = pa.Table.from_batches(accepted.batches, table.spec.schema)
+    _check_inside(table, new, plan)
+    with holding(table.engine.refreshing, "another refresh is being committed, or a backup begins; nothing was changed"):
+        known = derived.contents.refreshes
+        if (done := next((one for one in known if one.job == plan.job), None)) is not None:
+            return RefreshOutcome(done.refresh, table.version().generation, done.computed, done.changed, done.rows_written)
+        _check_plan(table, derived, plan)
+        return _Commit(table, derived, asked, new, known[-1].refresh + 1 if known else 1).run()
+
+
+class _Commit:
+    """One commit, with the lock of refreshes held."""
+
+    def __init__(self, table: LocalTable, derived: LocalDerived, asked: CommitRefresh, new: pa.Table, number: int) -> None:
+        self._table = table
+        self._derived = derived
+        self._asked = asked
+        self._new = new
+        self._number = number
+        self._time = table.spec.time.column
+        self._version = table.version()
+
+    def run(self) -> RefreshOutcome:
+        table, publisher, plan = self._table, self._table.publisher, self._asked.plan
+        # 1. which partitions have other rows now
+        times = [self._derived.division.interval(start) for start, _ in plan.partitions]
+        old = self._read(plan.intervals)
+        gone, kept = self._divided(old)
+        others = differing(gone, self._new, self._time, times)
+        changed = [interval for interval, is_other in zip(times, others, strict=True) if is_other]
+        if not changed:
+            confirm(publisher, table.engine.flusher, Refresh(self._record(0, 0), (), self._derived.done))
+            return RefreshOutcome(self._number, publisher.version.generation, len(times), 0, 0)
+        # 2. all rows of the chunks that are written anew
+        within = joined(changed)
+        spans = spans_of(self._version.chunks, within, self._new.nbytes)
+        fresh = _within(self._new, self._time, within)
+        stays = [self._read(less(spans, within)), _within(kept, self._time, within)]
+        # 3. one transaction, one swap
+        with publisher.reserve() as reserved:
+            labels = self._labels(changed, gone, reserved.generation)
+            refresh = Refresh(self._record(fresh.num_rows, len(changed)), labels, self._derived.done)
+            exchange(publisher, table.engine.flusher, pa.concat_tables([*stays, fresh]), spans, reserved, refresh)
+        return RefreshOutcome(self._number, reserved.generation, len(times), len(changed), fresh.num_rows)
+
+    def _divided(self, old: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows of the partitions that new ones take the place of, and those that stay."""
+        keys = self._asked.keys
+        if self._asked.plan.mode.name == APPEND:
+            return old.slice(0, 0), old
+        if keys is None:
+            return old, old.slice(0, 0)
+        (column,) = self._table.spec.key.columns
+        mine = pc.is_in(old.column(column), value_set=pa.array(list(keys), old.schema.field(column).type))
+        return old.filter(mine), old.filter(pc.invert(mine))
+
+    def _read(self, intervals: Sequence[Interval]) -> pa.Table:
+        version: Version = self._version
+        found = [LocalResult(self._table.planner, version, Query(time=interval)).to_arrow() for interval in intervals]
+        return pa.concat_tables(found) if found else self._table.spec.schema.empty_table()
+
+    def _labels(self, changed: Sequence[Interval], gone: pa.Table, generation: int) -> tuple[Label, ...]:
+        """Partitions that had such rows have lost some; the others only gained."""
+        times = np.sort(times_of(gone, self._time))
+        first, last = (np.array(ends, np.int64) for ends in zip(*changed, strict=True))
+        lost = np.searchsorted(times, first) < np.searchsorted(times, last, side="right")
+        return tuple(Label(start, generation, generation if had else 0) for (start, _), had in zip(changed, lost.tolist(), strict=True))
+
+    def _record(self, written: int, changed: int) -> RefreshRecord:
+        asked, plan = self._asked, self._asked.plan
+        of = self._derived.contents.dependencies
+        vector = tuple((one.source_id, read.upto) for one, read in zip(of, plan.sources, strict=True))
+        return RefreshRecord(
+            self._number, plan.job, plan.mode.name, vector, plan.partitions, self._derived.verified_after(plan, self._number), asked.began,
+            self._table.engine.clock.now(), asked.rows_read, written, len(plan.partitions), changed,
+        )  # fmt: skip
+
+
+def _check_inside(table: LocalTable, rows: pa.Table, plan: RefreshPlan) -> None:
+    """A refresher clips its rows; one that does not would change partitions that nobody computed."""
+    times = times_of(rows, table.spec.time.column)
+    if not (fits := inside(times, plan.intervals)).all():
+        axis = table.spec.time
+        row = int((~fits).argmax())
+        raise BadRowsError(
+            f"refresh: row {row} of table {table.spec.name!r} has {axis.column} = {axis.show(int(times[row]))}, which is in no partition "
+            "of the plan; nothing was changed",
+            table=table.spec.name, column=axis.column, rows=(row,),
+        )  # fmt: skip
+
+
+def _check_plan(table: LocalTable, derived: LocalDerived, plan: RefreshPlan) -> None:
+    """Whether the plan still speaks of what is there. The catalog compares once more, in the transaction."""
+    if plan.table != table.spec.name or tuple(one.table for one in plan.sources) != derived.sources:
+        raise InputError(f"this plan is not one of table {table.spec.name!r}; nothing was changed")
+    refreshed = derived.refreshed
+    vector = [one.upto for one in plan.sources]
+    for start, number in plan.partitions:
+        at = refreshed.place(start)
+        if refreshed.number(start) != number or at >= 0 and (refreshed.vectors[at] > vector).any():
+            raise ConflictError(
+                f"partitions of table {table.spec.name!r} were refreshed by another refresher meanwhile; nothing was changed, and what is "
+                "still stale can be refreshed again"
+            )
+    for one in plan.sources:
+        version = table.engine.table(one.table).version()
+        if one.upto > version.settled:
+            raise InputError(f"source {one.table!r} has only reached generation {version.settled}, not {one.upto}; nothing was changed")
+        if one.after is not None and one.upto < version.horizon:
+            raise ConflictError(f"rows of {one.table!r} were replaced while new ones were read; nothing was changed. Refresh again")
+
+
+def _within(rows: pa.Table, time: str, intervals: Sequence[Interval]) -> pa.Table:
+    mask = inside(times_of(rows, time), intervals)
+    return rows if mask.all() else rows.filter(pa.array(mask))
