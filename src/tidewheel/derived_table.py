@@ -12,7 +12,7 @@ from tidewheel.derive.bounds import declared as bounds
 from tidewheel.derive.explanation import Explanation, explained
 from tidewheel.derive.verifying import Verification
 from tidewheel.engine.compute import Compute, SourceRows
-from tidewheel.engine.operations import CreateDerived, GetDerived, ListTables
+from tidewheel.engine.operations import CreateDerived, GetDerived, ListDerived, ListTables
 from tidewheel.engine.protocol import Engine
 from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import RefreshProgress, refresh
@@ -155,10 +155,11 @@ def planned(
 
     column = time.column if isinstance(time, Epoch) else time
     axis = TimeAxis(time.column, time.unit) if isinstance(time, Epoch) else time
-    by = key if isinstance(key, str) else ""
+    by = key if isinstance(key, str) or key is None else key.columns[0] if len(key.columns) == 1 else None
     trusted = frozenset([deterministic] if isinstance(deterministic, str) else deterministic)
-    tables = engine.do(ListTables())
-    found = define(spark, definition, tables, lambda name: engine.table(name).spec, axis, by, declared_bounds(bounds), incremental, trusted)
+    tables, derived = engine.do(ListTables()), engine.do(ListDerived())
+    known = declared_bounds(bounds)
+    found = define(spark, definition, tables, derived, lambda name: engine.table(name).spec, axis, by, known, incremental, trusted)
     spec = replace(make_spec("derived", found.schema, time=time, key=key or column, partition=partition), name=name)
     first = None if begin is None else spec.time.lower(begin)
     return Planned(spec, replace(found.definition, begin=first), found.bounds, found.warnings)

@@ -64,7 +64,8 @@ def test_a_query_is_followed(wh: tw.Warehouse, spark: SparkSession, capfd: pytes
     assert (report["hourly"].partitions, report["hourly"].rows_read) == (3, 100)
     check(wh)
     taxi.insert(rows(5, 1.2, 0.1))
-    assert hourly.refresh(spark=spark)["hourly"].partitions == 1
+    report = hourly.refresh(spark=spark)
+    assert (report["hourly"].partitions, report["hourly"].mode) == (1, "merge")
     check(wh)
     assert hourly.refresh(full=True, time=(START, START), spark=spark)["hourly"].partitions == 1
     assert hourly.verify(spark=spark).ok
@@ -78,7 +79,7 @@ def test_a_query_is_followed(wh: tw.Warehouse, spark: SparkSession, capfd: pytes
 
 def test_large_inputs_are_read_by_tasks(wh: tw.Warehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived_compute, "SMALL", -1)
-    hourly = wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+    hourly = wh.create_derived("hourly", HOURLY, time="hour", key="plate", incremental="never", spark=spark)
     taxi = wh.table("taxi")
     taxi.insert(rows(300, hours=6))
     taxi.flush()
@@ -118,6 +119,35 @@ def test_a_function_and_what_is_made_of_it(wh: tw.Warehouse, spark: SparkSession
     assert [one.name for one in report] == ["fast", "daily"] and report.ok
     check(wh, "fast", "SELECT ts, plate, speed FROM taxi WHERE speed > 50")
     check(wh, "daily", "SELECT ts::DATE, plate, max(speed) FROM taxi WHERE speed > 50 GROUP BY 1, 2")
+
+
+MEANS = (
+    "SELECT time_bucket(INTERVAL 1 HOUR, ts) AS hour, plate, count(speed) AS n, sum(speed) AS total, avg(speed) AS mean "
+    "FROM taxi GROUP BY 1, 2"
+)
+MIDDLES = "SELECT time_bucket(INTERVAL 1 HOUR, ts) AS hour, plate, median(speed) AS middle FROM taxi GROUP BY 1, 2"
+
+
+def test_every_mode_gives_the_same(wh: tw.Warehouse, spark: SparkSession) -> None:
+    taxi = wh.table("taxi")
+    wh.create_derived("fast", "SELECT ts AS hour, plate, speed FROM taxi WHERE speed > 3", time="hour", key="plate", spark=spark)
+    wh.create_derived("means", MEANS, time="hour", key="plate", spark=spark)
+    wh.create_derived("middles", MIDDLES, time="hour", key="plate", spark=spark)
+    never = wh.create_derived("never", MEANS, time="hour", key="plate", incremental="never", spark=spark)
+    assert never.definition.mode == "recompute" and "'never'" in str(never.definition)
+    with pytest.raises(SchemaError, match="strict"):
+        wh.create_derived("strict", "SELECT * FROM never", time="hour", key="plate", incremental="strict", spark=spark)
+    taxi.insert(rows(100))
+    wh.refresh(spark=spark)
+    taxi.insert(rows(2, 1.2, 0.1))
+    report = wh.refresh(spark=spark)
+    assert report.ok, report
+    assert [one.mode for one in report] == ["append", "merge", "keys", "recompute"]
+    assert report["fast"].rows_read == 2 and report["middles"].rows_read < 20
+    check(wh, "fast", "SELECT ts AS hour, plate, speed FROM taxi WHERE speed > 3")
+    check(wh, "means", MEANS)
+    check(wh, "never", MEANS)
+    check(wh, "middles", MIDDLES)
 
 
 def test_what_is_refused(wh: tw.Warehouse, spark: SparkSession) -> None:

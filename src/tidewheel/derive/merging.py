@@ -38,16 +38,15 @@ def merged(old: pa.Table, new: pa.Table, mode: Mode) -> pa.Table:
     if (count > 2).any() or (last[count == 2] < old.num_rows).any() or (first[count == 2] >= old.num_rows).any():
         raise CannotMerge("there are two rows of one group")
     how = dict(mode.combine)
-    out = []
-    pairs, alone = count == 2, count == 1
+    single = both.take(pa.array(first[count == 1]))
+    left, right = (both.take(pa.array(side[count == 2])) for side in (first, last))
+    made: dict[str, pa.Array] = {}
     for field in both.schema:
-        column = both.column(field.name).combine_chunks() if both.num_rows else both.column(field.name)
-        single = column.take(pa.array(first[alone]))
-        left = column.take(pa.array(first[pairs]))
-        if field.name in how and len(left):
-            left = _combined(left, column.take(pa.array(last[pairs])), how[field.name], field)
-        out.append(pa.concat_arrays([_plain(single), _plain(left)]))
-    return pa.Table.from_arrays(out, schema=both.schema)
+        one, two = (_plain(side.column(field.name)) for side in (left, right))
+        made[field.name] = _combined(one, two, how[field.name], field) if field.name in how and len(one) else one
+    for name, dividend, divisor in mode.ratios:
+        made[name] = _quotient(made[dividend], made[divisor], both.schema.field(name))
+    return pa.concat_tables([single, pa.Table.from_arrays(list(made.values()), schema=both.schema)])
 
 
 def _plain(array: Any) -> pa.Array:
@@ -102,6 +101,15 @@ def _sum(old: pa.Array, new: pa.Array) -> pa.Array:
     else:
         total = pc.add_checked(old, new)
     return pc.coalesce(total, old, new)
+
+
+def _quotient(dividend: pa.Array, divisor: pa.Array, field: pa.Field) -> pa.Array:
+    """An average of whole numbers, as Spark divides: in double precision. Of no number at all it is null, as their sum is."""
+    known = pc.if_else(pc.equal(divisor, pa.scalar(0, divisor.type)), pa.scalar(None, divisor.type), divisor)
+    try:
+        return pc.divide(dividend.cast(pa.float64()), known.cast(pa.float64())).cast(field.type)
+    except pa.ArrowInvalid as e:  # beyond 2**53: what Spark's own order of adding would give is not known
+        raise CannotMerge(f"column {field.name!r}: {e}") from e
 
 
 def _extreme(old: pa.Array, new: pa.Array, how: str) -> pa.Array:

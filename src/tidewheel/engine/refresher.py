@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidewheel.derive.merging import CannotMerge, merged
 from tidewheel.engine.compute import Compute, SourceRows
@@ -202,6 +203,7 @@ class _Pass:
         if plan.mode.name == KEYS:
             keys = _changed_keys(reading, plan)
             rows = self._computed(one, plan, spec, _sources_of_keys(reading, plan, keys), len(keys) == 0)
+            rows = _of_keys(rows, plan.mode.column, keys)
         else:
             sources = {read.table: reading.source(read) for read in plan.sources}
             nothing = plan.mode.name in (APPEND, MERGE) and not _has_new_rows(sources)
@@ -282,6 +284,14 @@ def _changed_keys(reading: RefreshReads, plan: RefreshPlan) -> pa.Array:
 
 def _sources_of_keys(reading: RefreshReads, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
     return {read.table: reading.source(replace(read, after=None), keys if read.after is not None else None) for read in plan.sources}
+
+
+def _of_keys(rows: pa.Table, column: str, keys: pa.Array) -> pa.Table:
+    """Rows of other keys stay as they are."""
+    found = rows.column(column)
+    values = found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+    mask = pc.is_in(values, value_set=keys if keys.type == values.type else keys.cast(values.type))
+    return rows if pc.all(mask).as_py() is not False else rows.filter(mask)
 
 
 def _merged(reading: RefreshReads, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:

@@ -41,6 +41,8 @@ class Mode:
     """merge: the columns that rows are grouped by."""
     combine: tuple[tuple[str, str], ...] = ()
     """merge: how the values of every other column are merged: (column, sum | min | max)."""
+    ratios: tuple[tuple[str, str, str], ...] = ()
+    """merge: columns that are quotients of two merged ones, as averages are: (column, dividend, divisor)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class Definition:
 
 def _mode(data: dict[str, Any]) -> Mode:
     combine = tuple((str(column), str(how)) for column, how in data["combine"])
-    mode = Mode(**{**data, "groups": tuple(map(str, data["groups"])), "combine": combine})
+    ratios = tuple((str(column), str(dividend), str(divisor)) for column, dividend, divisor in data["ratios"])
+    mode = Mode(**{**data, "groups": tuple(map(str, data["groups"])), "combine": combine, "ratios": ratios})
     if mode.name not in MODES:
         raise ValueError(f"{mode.name!r} is no mode")
     return mode

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyspark
@@ -12,9 +13,10 @@ from pyspark.sql import SparkSession
 from tidewheel.derive.bounds import Bounds
 from tidewheel.derive.determinism import judge
 from tidewheel.derive.inference import infer
+from tidewheel.derive.modes import Append, Keys, Merge, Modes, Recompute, decide
 from tidewheel.engine.compute import Defined
 from tidewheel.errors import SchemaError
-from tidewheel.model.derived import PYTHON, RECOMPUTE, SPARK_SQL, Definition, Mode
+from tidewheel.model.derived import APPEND, KEYS, MERGE, PYTHON, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.spark.analysed import PINNED, analyse_function, analyse_sql, parameters, sources_of
@@ -26,17 +28,18 @@ def define(
     spark: SparkSession | None,
     what: Any,
     tables: Sequence[str],
+    derived: Collection[str],
     spec_of: Callable[[str], TableSpec],
     time: str | TimeAxis,
-    key: str,
+    key: str | None,
     bounds: Mapping[str, Bounds],
     incremental: str,
     deterministic: frozenset[str],
 ) -> Defined:
     """A query in Spark SQL, or a function of DataFrames, as a definition, with its columns and bounds.
 
-    `tables` are all that there are; `key` is the derived table's key, if it is a column. `deterministic` are
-    names of Python functions that give the same each time. SchemaError says what cannot be a derived table.
+    `tables` are all that there are, `derived` those of them that are derived; `key` is the derived table's key, if it is a column.
+    `deterministic` are names of Python functions that give the same each time. SchemaError says what cannot be a derived table.
     """
     session = running_session(spark)
     names = _known(sources_of(session, what) if isinstance(what, str) else parameters(what), tables)
@@ -54,11 +57,48 @@ def define(
     judged = judge(found.plan_json, found.deterministic, deterministic)
     if judged.refusals:
         raise SchemaError("\n".join(judged.refusals))
-    modes = (Mode(RECOMPUTE, "works for every definition"),)
-    definition = Definition(
-        language, text, digest, modes, incremental=incremental, conf=tuple(PINNED.items()), made_with=pyspark.__version__
-    )
+    decided = decide(found.plan_json, key, {name: _key_of(spec) for name, spec in specs.items()}, floats=True)
+    modes, unusable = usable(decided, names, derived, incremental)
+    definition = Definition(language, text, digest, modes, unusable, incremental, conf=tuple(PINNED.items()), made_with=pyspark.__version__)
     return Defined(definition, found.schema, tuple((name, inferred[name].to_json()) for name in names), judged.warnings)
+
+
+def usable(decided: Modes, names: Sequence[str], derived: Collection[str], incremental: str) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+    """The modes that refreshes of a definition may use, the best first; and the others, with the reasons."""
+    no = ""
+    if incremental == "never":
+        no = "incremental='never' asks for whole partitions"
+    elif len(names) > 1:
+        no = f"it has {len(names)} sources, and only new rows of a single one are computed by themselves"
+    elif names[0] in derived:
+        no = f"{names[0]} is a derived table itself: its rows are replaced, not only added"
+    holds = [_stored(one) for one in decided.holds]
+    other = [Mode(name, reason) for name, reason in decided.reasons.items()]
+    if no:
+        other = [*(replace(mode, reason=no) for mode in holds if mode.name != RECOMPUTE), *other]
+        holds = [Mode(RECOMPUTE, no)]
+    if incremental == "strict" and len(holds) == 1:
+        said = "\n".join(f"  {mode.name}: {mode.reason}" for mode in other)
+        raise SchemaError(f"incremental='strict', but this definition can only be computed by whole partitions:\n{said}")
+    return tuple(holds), tuple(other)
+
+
+def _stored(mode: Append | Merge | Keys | Recompute) -> Mode:
+    reason = str(mode).partition(": ")[2]
+    match mode:
+        case Append():
+            return Mode(APPEND, reason)
+        case Merge():
+            ratios = tuple((name, *two) for name, two in mode.ratios.items())
+            return Mode(MERGE, reason, groups=mode.groups, combine=tuple(mode.combine.items()), ratios=ratios)
+        case Keys():
+            return Mode(KEYS, reason, column=mode.column, source_column=next(iter(mode.sources.values())))
+        case Recompute():
+            return Mode(RECOMPUTE, reason)
+
+
+def _key_of(spec: TableSpec) -> str | None:
+    return spec.key.columns[0] if len(spec.key.columns) == 1 else None
 
 
 def _known(names: Sequence[str], tables: Sequence[str]) -> list[str]:
