@@ -52,11 +52,13 @@ def infer(
     sources: Mapping[str, str | TimeAxis],
     time: str | TimeAxis,
     declared: Mapping[str, Bounds] | None = None,
+    zone: str = "UTC",
 ) -> Inference:
     """The bounds of the sources that a plan reads.
 
     `sources` has the time column of each, `time` is the derived table's; a TimeAxis says what the numbers in a column of whole numbers
-    count. A source with declared bounds has those. Nothing is raised for a plan that is not understood: that is a refusal.
+    count. A source with declared bounds has those. `zone` is the time zone that the definition is computed in. Nothing is raised for a plan
+    that is not understood: that is a refusal.
     """
     given = {name.lower(): bounds for name, bounds in (declared or {}).items()}
     axes = {name: axis if isinstance(axis, TimeAxis) else TimeAxis(axis, "") for name, axis in sources.items()}
@@ -64,7 +66,7 @@ def infer(
         name.lower(): Leaf(name, axis.column.lower(), axis.nanos if axis.unit else None, name.lower() not in given)
         for name, axis in axes.items()
     }
-    walker = Walker(leaves)
+    walker = Walker(leaves, zone)
     met = list(sources)
     try:
         plan = parse(plan_json)
@@ -73,7 +75,9 @@ def infer(
         if len(known) == len(met):
             return Inference(known)
         rows = walker.rows(plan)
-        out = _column(rows, time.column if isinstance(time, TimeAxis) else time)
+        axis = time if isinstance(time, TimeAxis) else TimeAxis(time, "")
+        out = _column(rows, axis.column)
+        _check_unit(out, walker.counts(out), axis)
     except SessionWindow:
         return _refused("session_window(): where a session begins and ends depends on all of its rows", met)
     except (Refused, PlanError) as e:
@@ -99,6 +103,12 @@ def _column(rows: Rows, name: str) -> Out:
     if found:
         raise Refused(f"it has {len(found)} columns {name!r}: give them different names")
     raise Refused(f"it has no column {name!r} ({', '.join(out.name for out in rows.outs)})")
+
+
+def _check_unit(out: Out, counted: int | None, axis: TimeAxis) -> None:
+    """A time that is a number counts what the derived table's does."""
+    if counted is not None and (not axis.unit or counted != axis.nanos):
+        raise Refused(f"`{out.name}` is a number that counts {words(counted)} each, which is not the unit of the derived table's time")
 
 
 def _refused(reason: str, met: list[str]) -> Inference:

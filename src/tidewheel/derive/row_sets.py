@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidewheel.derive.conditions import Narrow
@@ -39,17 +39,24 @@ class Rows:
     def attrs(self) -> list[Attr]:
         return [out.attr for out in self.outs]
 
-    def known_as(self, outs: Sequence[Out]) -> Rows:
-        """The same rows, whose columns have other attributes, by place."""
-        pairs = [pair for new, old in zip(outs, self.outs, strict=True) for pair in alike(new, old)]
+    def known_as(self, outs: Sequence[Out], scales: Scales) -> Rows:
+        """The same rows, whose columns have other attributes, by place. A column that counts something else says nothing of the other."""
+        pairs = [pair for new, old in zip(outs, self.outs, strict=True) for pair in alike(new, old, scales)]
         bases = {i.attr: o.attr for o, i in zip(outs, self.outs, strict=True)}
         facts = [fact for new, old in pairs if new != old for fact in same(new, old)]
         return Rows(tuple(outs), tuple(_renamed(branch, facts, dict(_pairs(pairs)), bases) for branch in self.branches))
 
 
-def alike(one: Out, other: Out) -> list[tuple[Attr, Attr]]:
-    """The attributes of two columns that are the same if the columns are: none, if one is a struct and the other is not, or another one."""
-    return list(zip(one.timed(), other.timed(), strict=True)) if one.fields == other.fields else []
+Scales = Mapping[Attr, int]
+"""What columns of numbers count, in nanoseconds."""
+
+
+def alike(one: Out, other: Out, scales: Scales) -> list[tuple[Attr, Attr]]:
+    """The attributes of two columns that are the same if the columns are: none, if one is a struct and the other is not, or another one,
+    or if they count different things."""
+    if one.fields != other.fields:
+        return []
+    return [(a, b) for a, b in zip(one.timed(), other.timed(), strict=True) if scales.get(a) == scales.get(b)]
 
 
 def _pairs(pairs: Iterable[tuple[Attr, Attr]]) -> Iterator[tuple[Attr, Attr]]:
