@@ -50,9 +50,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Warehouse.drop_table", ["self", "name", "cascade"]),
         (
             "Warehouse.create_derived",
-            ["self", "name", "definition", "time", "key", "partition", "bounds", "incremental", "begin", "if_exists", "deterministic", "spark"],
+            [
+                "self", "name", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "if_exists", "deterministic", "spark",
+            ],
         ),
-        ("Warehouse.explain_derived", ["self", "definition", "time", "key", "partition", "bounds", "incremental", "begin", "deterministic", "spark"]),
+        (
+            "Warehouse.explain_derived",
+            ["self", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "deterministic", "spark"],
+        ),
         ("Warehouse.derived", ["self", "name", "if_exists", "how"]),
         ("Warehouse.refresh", ["self", "names", "spark", "progress"]),
         ("Warehouse.refresher", ["self", "every", "names", "spark"]),
