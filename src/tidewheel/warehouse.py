@@ -90,7 +90,7 @@ class Warehouse:
     def create_derived(
         self,
         name: str,
-        definition: str | Callable[..., Any],
+        sql: str | Callable[..., Any],
         *,
         time: str | Epoch,
         key: str | KeyRule,
@@ -113,7 +113,7 @@ class Warehouse:
         from tidewheel.derived_table import create
 
         return create(
-            self._current, self._live(), name, definition, time, key, partition, bounds, incremental, begin, if_exists, deterministic, spark
+            self._current, self._live(), name, sql, time, key, partition, bounds, incremental, begin, if_exists, deterministic, spark
         )
 
     def derived(self, *, name: str | None = None, if_exists: str = "open", **how: Any) -> Callable[[Callable[..., Any]], Derived]:
@@ -130,7 +130,7 @@ class Warehouse:
 
     def explain_derived(
         self,
-        definition: str | Callable[..., Any],
+        sql: str | Callable[..., Any],
         *,
         time: str | Epoch,
         key: str | KeyRule | None = None,
@@ -145,7 +145,7 @@ class Warehouse:
         from tidewheel.derived_table import planned
 
         return planned(
-            self._live(), "(not created)", definition, time, key, partition, bounds, incremental, begin, deterministic, spark
+            self._live(), "(not created)", sql, time, key, partition, bounds, incremental, begin, deterministic, spark
         ).explanation
 
     def refresh(

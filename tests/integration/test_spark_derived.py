@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,14 @@ from pyspark.sql import functions as f
 
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.engine.operations import Insert, RunQuery
+from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import refresh
 from tidewheel.errors import ExistsError, QueryError, SchemaError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.spark import derived_compute
 from tidewheel.spark.derived_compute import SparkCompute
+from tidewheel.surfaces.cli import main
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("plate", pa.string()), ("speed", pa.int64())])
 HOURLY = "SELECT time_bucket(INTERVAL 1 HOUR, ts) AS hour, plate, count(*) AS n, sum(speed) AS total FROM taxi GROUP BY 1, 2"
@@ -207,3 +210,32 @@ def test_attached(attached: AttachedEngine, spark: SparkSession, monkeypatch: py
         assert report.ok and report["hourly"].partitions == 3, report
         found = attached.table("hourly").ask(RunQuery(Query(aggregate={"n": "sum(n)"}))).to_pylist()
         assert found == [{"n": 50}]
+
+
+def test_the_command(root: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with tw.open(root) as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+        wh.create_derived("hourly", HOURLY, time="hour", key="plate", spark=spark)
+        wh.table("taxi").insert(rows(10))
+    command = ["refresh", "-w", str(root)]
+    assert main([*command, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][0]["partitions"] == 3
+    assert main([*command, "hourly", "--full"]) == 0
+    assert "3 partitions of 1 table refreshed" in capsys.readouterr().out
+    assert main(command) == 0
+    assert "1 table up to date" in capsys.readouterr().out
+    assert main([*command, "--full"]) == 1 and main([*command, "taxi"]) == 1 and main([*command, "hurly"]) == 1
+    assert "'hourly'" in capsys.readouterr().err
+
+    def interrupted(loop: RefreshLoop) -> None:
+        while loop.report is None:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RefreshLoop, "wait", interrupted)
+    with tw.open(root) as wh:
+        wh.create_derived("broken", "SELECT ts, plate, CAST(plate AS INT) AS n FROM taxi", time="ts", key="plate", spark=spark)
+    assert main([*command, "--watch"]) == 1
+    assert "broken" in capsys.readouterr().out
+    assert main(command) == 1
+    assert "CAST_INVALID_INPUT" in capsys.readouterr().out

@@ -19,7 +19,6 @@ NAMES = [
     "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "bounds", "epoch", "ip", "open", "restore",
     "zorder",
 ]  # fmt: skip
-DEFINED = ["time", "key", "partition", "bounds", "incremental", "begin"]
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite", "rich")
 
 
@@ -51,9 +50,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Warehouse.drop_table", ["self", "name", "cascade"]),
         (
             "Warehouse.create_derived",
-            ["self", "name", "definition", *DEFINED, "if_exists", "deterministic", "spark"],
+            [
+                "self", "name", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "if_exists", "deterministic", "spark",
+            ],
         ),
-        ("Warehouse.explain_derived", ["self", "definition", *DEFINED, "deterministic", "spark"]),
+        (
+            "Warehouse.explain_derived",
+            ["self", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "deterministic", "spark"],
+        ),
         ("Warehouse.derived", ["self", "name", "if_exists", "how"]),
         ("Warehouse.refresh", ["self", "names", "spark", "progress"]),
         ("Warehouse.refresher", ["self", "every", "names", "spark"]),

@@ -37,7 +37,7 @@ class Explanation:
     unusable: tuple[Mode, ...]
     """Those that cannot, each with the reason."""
     policy: Mapping[str, str | None]
-    """How it is to be refreshed: incremental, begin, partition."""
+    """How it is to be refreshed: incremental, partition, begin, together."""
     schema: pa.Schema
     time: str
     key: tuple[str, ...]
@@ -67,7 +67,10 @@ def explained(spec: TableSpec, definition: Definition, bounds: Mapping[str, str]
     return Explanation(
         spec.name, definition.text, definition.language, tuple(bounds), {name: Bounds.from_json(text) for name, text in bounds.items()},
         definition.modes[0].name, definition.modes, definition.unusable,
-        {"incremental": definition.incremental, "partition": spec.partition, "begin": begin},
+        {
+            "incremental": definition.incremental, "partition": spec.partition, "begin": begin,
+            "together": "one partition at a time, because it pairs rows by near times" if definition.apart else None,
+        },
         spec.schema, spec.time.column, spec.key.columns, warnings,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
@@ -14,6 +15,7 @@ from tidewheel.derive.bounds import Bounds
 from tidewheel.derive.determinism import judge
 from tidewheel.derive.inference import infer
 from tidewheel.derive.modes import Append, Keys, Merge, Modes, Recompute, decide
+from tidewheel.derive.pairings import pairs_partitions
 from tidewheel.engine.compute import Defined
 from tidewheel.errors import SchemaError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, PYTHON, RECOMPUTE, SPARK_SQL, Definition, Mode
@@ -53,13 +55,15 @@ def define(
     else:
         found = analyse_function(session, what, schemas)
         language, text, digest = PYTHON, register_function(what), digest_of(what)
-    inferred = infer(found.plan_json, {name: spec.time for name, spec in specs.items()}, time, bounds).required()
+    inferred = infer(found.plan_json, {name: _time_of(spec) for name, spec in specs.items()}, time, bounds).required()
     judged = judge(found.plan_json, found.deterministic, deterministic)
     if judged.refusals:
         raise SchemaError("\n".join(judged.refusals))
     decided = decide(found.plan_json, key, {name: _key_of(spec) for name, spec in specs.items()}, floats=True)
     modes, unusable = usable(decided, names, derived, incremental)
-    definition = Definition(language, text, digest, modes, unusable, incremental, conf=tuple(PINNED.items()), made_with=pyspark.__version__)
+    apart = pairs_partitions(found.plan_json, inferred.values())
+    conf, made_with = tuple(PINNED.items()), pyspark.__version__
+    definition = Definition(language, text, digest, modes, unusable, incremental, conf=conf, apart=apart, made_with=made_with)
     return Defined(definition, found.schema, tuple((name, inferred[name].to_json()) for name in names), judged.warnings)
 
 
@@ -95,6 +99,12 @@ def _stored(mode: Append | Merge | Keys | Recompute) -> Mode:
             return Mode(KEYS, reason, column=mode.column, source_column=next(iter(mode.sources.values())))
         case Recompute():
             return Mode(RECOMPUTE, reason)
+
+
+def _time_of(spec: TableSpec) -> str | TimeAxis:
+    """The time column; with its unit, if it is one of whole numbers."""
+    column = spec.time.column
+    return spec.time if pa.types.is_integer(spec.schema.field(column).type) else column
 
 
 def _key_of(spec: TableSpec) -> str | None:
