@@ -17,11 +17,12 @@ from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, GetDerived, PlanRefresh
 from tidewheel.engine.protocol import Engine
 from tidewheel.engine.refresh_loop import RefreshLoop
-from tidewheel.engine.refresher import MOST_KEYS, refresh
+from tidewheel.engine.refresher import refresh
 from tidewheel.engine.verifier import verify
 from tidewheel.errors import ClosedError, ConflictError, OwnerLostError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.schema import make_spec
+from tidewheel.model.touched_keys import MOST_KEYS
 from tidewheel.testing.duck_compute import DuckCompute
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("plate", pa.int64()), ("speed", pa.int64())])

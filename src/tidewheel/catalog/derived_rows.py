@@ -140,11 +140,15 @@ def _refresh_record(row: Any) -> RefreshRecord:
         vector = {int(source): check.generation("vector", generation) for source, generation in json.loads(row.vector).items()}
     except (ValueError, TypeError, AttributeError) as e:
         raise WrongValueError("vector", row.vector, "generations by source") from e
-    numbers = [check.whole(name, getattr(row, name), 0) for name in ("rows_read", "rows_written", "computed", "changed")]
-    began, ended = _time("began", row.began), _time("ended", row.ended)
-    return RefreshRecord(
-        check.whole("refresh", row.refresh, 1), check.text("job", row.job), row.mode, tuple(vector.items()), (), (), began, ended, *numbers
+    read, written, computed, changed = (
+        check.whole(name, getattr(row, name), 0) for name in ("rows_read", "rows_written", "computed", "changed")
     )
+    began, ended = _time("began", row.began), _time("ended", row.ended)
+    keys = None if row.keys is None else check.raw("keys", row.keys)
+    return RefreshRecord(
+        check.whole("refresh", row.refresh, 1), check.text("job", row.job), row.mode, tuple(vector.items()), (), (), began, ended,
+        read, written, computed, changed, check.generation("generation", row.generation), keys,
+    )  # fmt: skip
 
 
 def write_refresh(conn: Connection, table_id: int, new: RefreshRecord) -> None:
@@ -158,7 +162,7 @@ def write_refresh(conn: Connection, table_id: int, new: RefreshRecord) -> None:
     row = {
         "table_id": table_id, "refresh": new.refresh, "job": new.job, "mode": new.mode, "vector": json.dumps(dict(new.vector)),
         "began": new.began, "ended": new.ended, "rows_read": new.rows_read, "rows_written": new.rows_written,
-        "computed": new.computed, "changed": new.changed,
+        "computed": new.computed, "changed": new.changed, "generation": new.generation, "keys": new.keys,
     }  # fmt: skip
     conn.execute(insert(refreshes), row)
     mine = (refreshed.c.table_id == table_id) & (refreshed.c.partition == bindparam("p"))

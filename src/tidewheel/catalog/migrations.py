@@ -134,7 +134,8 @@ CREATE TABLE dependencies (
 CREATE TABLE refreshes (
     table_id INTEGER NOT NULL REFERENCES tables (id) ON DELETE CASCADE, refresh BIGINT NOT NULL, job TEXT NOT NULL, mode TEXT NOT NULL,
     vector TEXT NOT NULL, began DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL, rows_read BIGINT NOT NULL,
-    rows_written BIGINT NOT NULL, computed BIGINT NOT NULL, changed BIGINT NOT NULL, PRIMARY KEY (table_id, refresh));
+    rows_written BIGINT NOT NULL, computed BIGINT NOT NULL, changed BIGINT NOT NULL,
+    generation BIGINT NOT NULL, keys {blob}, PRIMARY KEY (table_id, refresh));
 CREATE UNIQUE INDEX refreshes_by_job ON refreshes (table_id, job);
 CREATE TABLE refreshed (
     table_id INTEGER NOT NULL REFERENCES tables (id) ON DELETE CASCADE, partition BIGINT NOT NULL, refresh BIGINT NOT NULL,
@@ -150,7 +151,7 @@ DROP TABLE sources
 
 def with_derived(conn: Connection) -> None:
     """Derived tables. Every partition gets its label: no table was derived before, so all that counts is that it changed."""
-    for statement in _DERIVED.split(";"):
+    for statement in _DERIVED.format(**_TYPES[conn.dialect.name]).split(";"):
         conn.exec_driver_sql(statement)
 
 

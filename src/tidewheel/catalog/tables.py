@@ -254,6 +254,8 @@ refreshes = Table(
     _int64("rows_written"),
     _int64("computed"),
     _int64("changed"),
+    _int64("generation"),
+    Column("keys", StoredBytes, nullable=True),
 )
 Index("refreshes_by_job", refreshes.c.table_id, refreshes.c.job, unique=True)
 

@@ -11,9 +11,10 @@ import dataclasses
 import random
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from tidewheel.derive.bounds import Bounds
 from tidewheel.derive.lineage import (
@@ -48,14 +49,13 @@ from tidewheel.model.partition_labels import Labels
 from tidewheel.model.partitions import joined
 from tidewheel.model.pieces import GENERATION_HI, TMAX, TMIN
 from tidewheel.model.query import pair
+from tidewheel.model.schema import ColumnKey
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.model.touched_keys import MOST_KEYS, unpacked
 
 if TYPE_CHECKING:
     from tidewheel.engine.local_table import LocalTable
     from tidewheel.engine.operations import PlanRefresh
-
-KEPT_BYTES = 64 << 20
-"""Of chunks that have rows beside those of a refresh, and are written anew with it. More are only masked."""
 
 REFRESHES = 100
 """That are remembered."""
@@ -88,6 +88,8 @@ class LocalDerived:
         self.contents = contents
         """Replaced by the commit thread, together with the next."""
         self.refreshed = Refreshed.of(contents.refreshed, len(contents.dependencies))
+        self._touched: tuple[tuple[int, int], pa.Array | None] = (-1, -1), None
+        """What was asked of `touched_since` last, and its answer."""
 
     @property
     def bounds(self) -> tuple[tuple[str, str], ...]:
@@ -105,7 +107,16 @@ class LocalDerived:
         stale = stale_partitions(self.division, refreshed, self._views(fresh=True), None)
         since = min((one.since for one in stale if one.since), default=None)
         last = contents.refreshes[-1].ended if contents.refreshes else None
-        return DerivedState(self.definition, contents.dependencies, len(refreshed), len(stale), since, last, contents.refreshes)
+        done = tuple(dataclasses.replace(one, keys=None) for one in contents.refreshes)
+        return DerivedState(self.definition, contents.dependencies, len(refreshed), len(stale), since, last, done)
+
+    def touched_since(self, generation: int) -> pa.Array | None:
+        """The keys whose rows changed after a generation, and perhaps others; None if that is not known, or there are too many."""
+        known = self.contents.refreshes
+        asked = generation, known[-1].refresh if known else 0
+        if self._touched[0] != asked:  # many partitions ask the same
+            self._touched = asked, _keys_after(known, generation)
+        return self._touched[1]
 
     def _views(self, fresh: bool) -> list[SourceView]:
         """The sources now; with `fresh`, rows that are in no chunk yet count as changes."""
@@ -143,7 +154,7 @@ class LocalDerived:
         stale = [one for one in stale if self._is_due(one, upto, asked.full)]
         if not stale:
             return None
-        mode, alike = self._mode(asked, stale)
+        mode, alike, keys = self._mode(asked, stale)
         versions = [engine.table(name).version() for name in self.sources]
         chosen = self._chosen(asked, mode, alike, views, versions)
         intervals = joined(self.division.interval(one.start) for one in chosen)
@@ -154,7 +165,7 @@ class LocalDerived:
             reads.append(SourceRead(name, upto[i], times, after, _bytes_of(version, times, after), _bytes_of(version, times, None)))
         parts = tuple((one.start, one.refresh) for one in chosen)
         job = f"{self._table.record.id}-{secrets.token_hex(8)}"
-        return RefreshPlan(job, self._table.spec.name, mode, parts, intervals, tuple(reads), len(stale) - len(chosen))
+        return RefreshPlan(job, self._table.spec.name, mode, parts, intervals, tuple(reads), len(stale) - len(chosen), keys)
 
     def _is_due(self, one: StalePartition, upto: Sequence[int], full: bool) -> bool:
         """Whether a refresh at these generations brings a partition further. What changed after them stays stale, for the next."""
@@ -175,19 +186,30 @@ class LocalDerived:
             one.refresh = refreshed.number(one.start)
         return [found[start] for start in sorted(found) if not since or found[start].refresh < since]
 
-    def _mode(self, asked: PlanRefresh, stale: Sequence[StalePartition]) -> tuple[Mode, list[StalePartition]]:
-        """The mode for the newest of them, and those that can be computed by it together."""
-        modes = self.definition.modes
-        recompute = Mode(RECOMPUTE, "nothing of what is there can be kept")
-        recompute = next((one for one in modes if one.name == RECOMPUTE), recompute)
-        incremental = [one for one in modes if one.name != RECOMPUTE and asked.mode in ("", one.name)]
-        source = self._table.engine.table(self.sources[0]) if len(self.sources) == 1 else None
+    def _mode(self, asked: PlanRefresh, stale: Sequence[StalePartition]) -> tuple[Mode, list[StalePartition], tuple[Any, ...] | None]:
+        """The mode for the newest of them, those that can be computed by it together, and the keys, if these are known."""
+        recompute = next((one for one in self.definition.modes if one.name == RECOMPUTE), Mode(RECOMPUTE, "always right"))
         newest = stale[-1]
-        usable = incremental and self.definition.incremental != "never" and source is not None and source.derived is None
-        if not usable or not _can_grow(newest) or asked.full:
-            alike = [one for one in stale if not usable or not _can_grow(one) or asked.full]
-            return recompute, alike
-        return incremental[0], [one for one in stale if _can_grow(one) and one.standing == newest.standing]
+        mode, keys = (recompute, None) if asked.full else self._incremental(asked.mode, newest) or (recompute, None)
+        if mode is recompute:  # others that could be computed in part wait for their own plan
+            alike = [one for one in stale if asked.full or one is newest or self._incremental(asked.mode, one) is None]
+            return recompute, alike, None
+        rows_came = keys is None
+        return mode, [one for one in stale if one.standing == newest.standing and _can_grow(one, rows_came)], keys
+
+    def _incremental(self, wanted: str, one: StalePartition) -> tuple[Mode, tuple[Any, ...] | None] | None:
+        """A mode that computes a part of a partition, and the keys, if the source says which; None: there is none."""
+        modes = [mode for mode in self.definition.modes if mode.name != RECOMPUTE and wanted in ("", mode.name)]
+        if not modes or self.definition.incremental == "never" or len(self.sources) != 1:
+            return None
+        source = self._table.engine.table(self.sources[0])
+        if source.derived is None:
+            return (modes[0], None) if _can_grow(one, rows_came=True) else None
+        # rows of a derived table are exchanged: what is new is not known, but perhaps the keys that changed
+        by_key = [mode for mode in modes if mode.name == KEYS and source.spec.key == ColumnKey(mode.source_column)]
+        if not by_key or not _can_grow(one, rows_came=False) or (keys := source.derived.touched_since(one.standing[0])) is None:
+            return None
+        return by_key[0], tuple(keys.to_pylist())
 
     def _chosen(
         self, asked: PlanRefresh, mode: Mode, alike: Sequence[StalePartition], views: Sequence[SourceView], versions: Sequence[Version]
@@ -233,9 +255,21 @@ class LocalDerived:
         self.contents = DerivedContents(sources, (), (*contents.refreshes[1 - REFRESHES :], bare))
 
 
-def _can_grow(one: StalePartition) -> bool:
-    """Whether new rows are all that changed for a partition that was computed before."""
-    return one.refresh > 0 and not one.undone and one.changed == {0}
+def _can_grow(one: StalePartition, rows_came: bool) -> bool:
+    """Whether a part of a partition that was computed before can stay: only its one source changed, and, if it is the rows that came
+    which are computed, no row left it."""
+    return one.refresh > 0 and one.changed == {0} and not (rows_came and one.undone)
+
+
+def _keys_after(known: Sequence[RefreshRecord], generation: int) -> pa.Array | None:
+    if not known or known[0].refresh > 1 and known[0].generation > generation:
+        return None
+    later = [one for one in known if one.generation > generation and one.changed]
+    found = [unpacked(one.keys) for one in later if one.keys is not None]
+    if len(found) < len(later) or not found:
+        return None
+    keys = pa.chunked_array(found).unique()
+    return keys if len(keys) <= MOST_KEYS else None
 
 
 def _bytes_of(version: Version, times: Sequence[Interval], after: int | None) -> int:

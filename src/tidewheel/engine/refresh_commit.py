@@ -23,6 +23,8 @@ from tidewheel.index.version import Version
 from tidewheel.model.derived import APPEND, Label, RefreshOutcome, RefreshPlan, RefreshRecord
 from tidewheel.model.partitions import joined
 from tidewheel.model.query import Query
+from tidewheel.model.schema import ColumnKey
+from tidewheel.model.touched_keys import MOST_KEYS, packed
 from tidewheel.read.local_result import LocalResult
 from tidewheel.write.pending import Refresh
 from tidewheel.write.refreshes import confirm, exchange, spans_of
@@ -45,6 +47,10 @@ def commit_refresh(table: LocalTable, derived: LocalDerived, asked: CommitRefres
             return RefreshOutcome(done.refresh, table.version().generation, done.computed, done.changed, done.rows_written)
         _check_plan(table, derived, plan)
         return _Commit(table, derived, asked, new, known[-1].refresh + 1 if known else 1).run()
+
+
+MOST_ROWS = 200_000
+"""Rows that are looked through for the keys that a refresh changes."""
 
 
 class _Commit:
@@ -78,7 +84,8 @@ class _Commit:
         # 3. one transaction, one swap
         with publisher.reserve() as reserved:
             labels = self._labels(changed, gone, reserved.generation)
-            refresh = Refresh(self._record(fresh.num_rows, len(changed)), labels, self._derived.done)
+            record = self._record(fresh.num_rows, len(changed), reserved.generation, self._keys(gone, within))
+            refresh = Refresh(record, labels, self._derived.done)
             exchange(publisher, table.engine.flusher, pa.concat_tables([*stays, fresh]), spans, reserved, refresh)
         return RefreshOutcome(self._number, reserved.generation, len(times), len(changed), fresh.num_rows)
 
@@ -105,13 +112,23 @@ class _Commit:
         lost = np.searchsorted(times, first) < np.searchsorted(times, last, side="right")
         return tuple(Label(start, generation, generation if had else 0) for (start, _), had in zip(changed, lost.tolist(), strict=True))
 
-    def _record(self, written: int, changed: int) -> RefreshRecord:
+    def _keys(self, gone: pa.Table, within: Sequence[Interval]) -> bytes | None:
+        """The keys whose rows change, if they are few: what is derived from this table may need only these."""
+        key = self._table.spec.key
+        if not isinstance(key, ColumnKey) or gone.num_rows + self._new.num_rows > MOST_ROWS:
+            return None
+        sides = [_within(side, self._time, within).column(key.column) for side in (gone, self._new)]
+        keys = pa.chunked_array([chunk for side in sides for chunk in side.chunks], sides[0].type).unique()
+        return packed(keys) if len(keys) <= MOST_KEYS else None
+
+    def _record(self, written: int, changed: int, generation: int = 0, keys: bytes | None = None) -> RefreshRecord:
         asked, plan = self._asked, self._asked.plan
         of = self._derived.contents.dependencies
         vector = tuple((one.source_id, read.upto) for one, read in zip(of, plan.sources, strict=True))
         return RefreshRecord(
             self._number, plan.job, plan.mode.name, vector, plan.partitions, self._derived.verified_after(plan, self._number), asked.began,
             self._table.engine.clock.now(), asked.rows_read, written, len(plan.partitions), changed,
+            generation or self._version.generation, keys,
         )  # fmt: skip
 
 

@@ -27,13 +27,11 @@ from tidewheel.errors import ClosedError, ConflictError, FencedError, InputError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, Definition, DerivedState, RefreshOutcome, RefreshPlan
 from tidewheel.model.refresh_report import RefreshReport, TableRefresh
 from tidewheel.model.schema import ColumnKey, TableSpec, nearest
+from tidewheel.model.touched_keys import MOST_KEYS
 from tidewheel.write.casts import UNFIT, NeverFits, convert
 
 TRIES = 5
 """Plans for one set of partitions, if others are faster each time, or the owner is lost."""
-
-MOST_KEYS = 1000
-"""Keys of which a refresh computes only those; more are computed as whole partitions."""
 
 FEW_KEYS = 16
 """Keys that are always looked up one by one."""
@@ -207,7 +205,7 @@ class _Pass:
         reading = RefreshReads(self.engine)
         keys: pa.Array | None = None
         if plan.mode.name == KEYS:
-            keys = _changed_keys(reading, plan)
+            keys = _changed_keys(reading, plan, self.engine.table(plan.sources[0].table).spec)
             rows = self._computed(one, plan, spec, _sources_of_keys(reading, plan, keys), len(keys) == 0)
             rows = _of_keys(rows, plan.mode.column, keys)
         else:
@@ -279,10 +277,13 @@ def _has_new_rows(sources: dict[str, SourceRows]) -> bool:
     return any(one.arrow().num_rows for one in sources.values() if one.read.after is not None)
 
 
-def _changed_keys(reading: RefreshReads, plan: RefreshPlan) -> pa.Array:
-    """keys: those of the source rows that came since."""
-    found = [distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None]
-    keys = pa.chunked_array(found).unique() if len(found) > 1 else found[0]
+def _changed_keys(reading: RefreshReads, plan: RefreshPlan, source: TableSpec) -> pa.Array:
+    """keys: those of the source rows that came since, or those that a derived source says it changed."""
+    if plan.keys is not None:
+        field = source.schema.field(plan.mode.source_column)
+        keys = pa.array(plan.keys, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+    else:
+        (keys,) = (distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None)
     looked_up = len(keys) * sum(len(read.times) for read in plan.sources) * KEY_BYTES
     if len(keys) > MOST_KEYS or len(keys) > FEW_KEYS and looked_up > sum(read.whole for read in plan.sources):
         raise CannotMerge(f"{len(keys):,} keys changed")

@@ -157,6 +157,10 @@ class RefreshRecord:
     """Partitions."""
     changed: int
     """Partitions whose rows are others than before."""
+    generation: int = 0
+    """Of the derived table, after it."""
+    keys: bytes | None = None
+    """The keys whose rows it changed, and perhaps others, as an Arrow stream; None: too many to remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,8 @@ class RefreshPlan:
     """In the order of the dependencies."""
     left: int = 0
     """Stale partitions that are left for later sets."""
+    keys: tuple[Any, ...] | None = None
+    """In mode keys: those that changed in a source that is derived itself; None: they are those of the rows that came."""
 
 
 @dataclass(frozen=True, slots=True)

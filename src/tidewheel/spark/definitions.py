@@ -74,10 +74,12 @@ def usable(decided: Modes, names: Sequence[str], derived: Collection[str], incre
         no = "incremental='never' asks for whole partitions"
     elif len(names) > 1:
         no = f"it has {len(names)} sources, and only new rows of a single one are computed by themselves"
-    elif names[0] in derived:
-        no = f"{names[0]} is a derived table itself: its rows are replaced, not only added"
     holds = [_stored(one) for one in decided.holds]
     other = [Mode(name, reason) for name, reason in decided.reasons.items()]
+    if names[0] in derived:  # a derived source tells which keys it changed, not which rows came
+        why = f"{names[0]} is a derived table itself: its rows are replaced, not only added"
+        other = [*(replace(mode, reason=why) for mode in holds if mode.name in (APPEND, MERGE)), *other]
+        holds = [mode for mode in holds if mode.name not in (APPEND, MERGE)]
     if no:
         other = [*(replace(mode, reason=no) for mode in holds if mode.name != RECOMPUTE), *other]
         holds = [Mode(RECOMPUTE, no)]
