@@ -2,7 +2,8 @@
 
 `v1` to `v3` were closed, `v2` with rows of several generations in its chunks, `v3` with divided text keys; `log1` and `log2` were left by
 killed owners, with rows that are in their logs only, in `log2` also of a stream; `log2-replaced` has chunks of which nothing is seen, as
-all had before chunks left their tables, and a catalog of the first version. Run once per format version, with the first Tidewheel that
+all had before chunks left their tables, and a catalog of the first version; `derived` has derived tables, and a catalog of the third
+version. Run once per format version, with the first Tidewheel that
 writes it: `python tests/compat/make_samples.py v1`. The samples are then checked in and never made again. A later format gets a folder of
 its own.
 """
@@ -177,6 +178,51 @@ def make_log(root: Path, stream: bool, replaced: bool = False) -> dict[str, pa.T
     }
 
 
+TAXI = pa.schema([("ts", pa.timestamp("us")), ("plate", pa.int64()), ("speed", pa.int64())])
+HOURLY = "SELECT date_trunc('hour', ts) AS hour, plate, count(*) AS n, CAST(sum(speed) AS BIGINT) AS total FROM taxi GROUP BY 1, 2"
+DAILY = "SELECT date_trunc('day', hour) AS day, plate, max(total) AS top FROM hourly GROUP BY 1, 2"
+
+
+def reports(first: int, count: int) -> pa.Table:
+    """One every five minutes, from minute `first` on."""
+    times = [DAY + dt.timedelta(minutes=first + 5 * i) for i in range(count)]
+    return pa.table([times, [i % 3 for i in range(count)], [i * 7 % 50 for i in range(count)]], schema=TAXI)
+
+
+def make_derived(root: Path) -> dict[str, pa.Table]:
+    """Derived tables in two steps: built, added to, computed anew; then rows that they do not have yet."""
+    from tidewheel.derive.bounds import declared
+    from tidewheel.engine.operations import CreateDerived
+    from tidewheel.engine.refresher import refresh
+    from tidewheel.model.derived import MERGE, RECOMPUTE, SPARK_SQL, Definition, Mode
+    from tidewheel.model.schema import make_spec
+    from tidewheel.testing.duck_compute import DuckCompute
+    from tidewheel.testing.probe import engine_of
+
+    duck, anew = DuckCompute(), Mode(RECOMPUTE, "always right")
+    merged = Mode(MERGE, "counts and sums", groups=("hour", "plate"), combine=(("n", "sum"), ("total", "sum")))
+    with tw.open(root) as wh:
+        taxi = wh.create_table("taxi", TAXI, time="ts", key="plate")
+        for name, text, source, every, modes in (
+            ("hourly", HOURLY, "taxi", "1 hour", (merged, anew)),
+            ("daily", DAILY, "hourly", "1 day", (anew,)),
+        ):
+            schema = duck.schema(text, {source: wh.table(source).schema})
+            time = schema.names[0]
+            spec = make_spec(name, schema, time=time, key="plate", partition=every)
+            definition = Definition(SPARK_SQL, text, "", modes, conf=(("spark.sql.session.timeZone", "UTC"),), made_with="4.3.0")
+            engine_of(wh).do(CreateDerived(spec, definition, ((source, declared("0", every=every).to_json()),), "error"))
+        taxi.insert(reports(0, 500))
+        refresh(engine_of(wh), duck)
+        taxi.insert(reports(2, 20))
+        refresh(engine_of(wh), duck)
+        taxi.replace(reports(700, 1), time=(DAY + dt.timedelta(hours=10), DAY + dt.timedelta(hours=12)))
+        refresh(engine_of(wh), duck)
+        found = {name: wh.table(name).query().to_arrow() for name in ("hourly", "daily")}
+        taxi.insert(reports(3, 5))
+        return found | {"taxi": taxi.query().to_arrow()}
+
+
 def main(version: str) -> None:
     folder = Path(__file__).parent / version
     if folder.exists():
@@ -184,11 +230,13 @@ def main(version: str) -> None:
     (folder / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        if version.startswith("log"):
+        if version == "derived":
+            expected = make_derived(root)
+        elif version.startswith("log"):
             expected = make_log(root, version != "log1", version == "log2-replaced")
         else:
             expected = make(root, size=N if version == "v1" else 7, sites=version > "v2")
-        shutil.make_archive(str(folder / "warehouse"), "zip", temporary)
+        shutil.make_archive(str(folder / ("derived" if version == "derived" else "warehouse")), "zip", temporary)
     for name, table in expected.items():
         with pa.ipc.new_file(folder / "expected" / f"{name}.arrow", table.schema) as out:
             out.write_table(table.combine_chunks())

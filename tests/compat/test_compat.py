@@ -13,8 +13,11 @@ import pyarrow.compute as pc
 import pytest
 
 import tidewheel as tw
+from tests.compat.make_samples import DAILY, HOURLY
+from tidewheel.engine.refresher import refresh
 from tidewheel.model.query import Query
-from tidewheel.testing.probe import Probe
+from tidewheel.testing.duck_compute import DuckCompute
+from tidewheel.testing.probe import Probe, engine_of
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(p.name for p in HERE.iterdir() if p.is_dir() and (p / "warehouse.zip").exists())
@@ -152,6 +155,27 @@ def test_what_was_replaced_before_chunks_left_their_tables(tmp_path: Path) -> No
             assert files() == table.state().chunks <= 4 and wh.check().ok
             with pytest.raises(tw.QueryError, match="earliest generation"):
                 Probe(table).query(Query(upto=1))
+
+
+def test_derived_tables_go_on(tmp_path: Path) -> None:
+    """They have the rows that they had, know what is stale, and follow their sources."""
+    shutil.unpack_archive(HERE / "derived" / "derived.zip", tmp_path / "wh")
+    duck = DuckCompute()
+    with tw.open(tmp_path / "wh") as wh:
+        for name in ("taxi", "hourly", "daily"):
+            assert by_value(wh.table(name).query().to_arrow()) == by_value(expected("derived", name)), name
+        stale = {row["table_name"]: row["stale"] for row in wh.sql("SELECT table_name, stale FROM system.derived").to_pylist()}
+        assert stale == {"hourly": 1, "daily": 0}
+        report = refresh(engine_of(wh), duck)
+        assert [(one.name, one.mode, one.partitions) for one in report.tables] == [("hourly", "merge", 1), ("daily", "recompute", 1)]
+        for name, text in (("hourly", HOURLY), ("daily", DAILY)):
+            assert by_value(wh.table(name).query().to_arrow()) == by_value(wh.sql(text).to_arrow())
+        assert wh.check().ok
+    duck.close()
+
+
+def by_value(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
 def test_tables_go_on(opened: tuple[str, tw.Warehouse]) -> None:

@@ -95,8 +95,8 @@ def test_plans_with_a_part_missing() -> None:
 
 def test_times_that_are_numbers() -> None:
     """A column of whole numbers counts what its axis says."""
-    plan = PLANS["floor_unix"].replace('"dataType":"timestamp"', '"dataType":"long"')
-    plan = plan.replace("UnixTimestamp", "Alias")  # timestamp_seconds(floor(ts / 600) * 600)
+    plan = PLANS["floor_unix_seconds"].replace('"dataType":"timestamp"', '"dataType":"long"')
+    plan = plan.replace("UnixSeconds", "Alias")  # timestamp_seconds(floor(ts / 600) * 600)
     assert infer(plan, {"flow": TimeAxis("ts", "s")}, "ts").required() == {"flow": Bounds(600 * 10**9)}
     assert infer(plan, {"flow": TimeAxis("ts", "ms")}, "ts").refusals
     assert infer(plan, {"flow": "ts"}, "ts").refusals

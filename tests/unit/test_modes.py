@@ -15,7 +15,7 @@ WANTED = {
     "append": "local_shift unpivot union_swapped union_hours",
     "merge keys": "trunc_hour trunc_aware tumbling sliding time_bucket_origin to_date_function no_time max_time merge_filtered "
     "average_with_parts renamed",
-    "merge": "trunc_week to_date floor_unix unix_pmod unix_div trunc_month local_day distinct pipe",
+    "merge": "trunc_week to_date floor_unix floor_unix_seconds unix_pmod unix_div trunc_month local_day distinct pipe",
     "keys": "time_bucket having cte cte_twice except intersect band_join band_left band_difference band_far_side one_sided three_way "
     "bucket_join description lookup semi exists not_exists in_keys in_times not_in_times scalar scalar_band asof asof_band asof_far_side "
     "range_frame range_descending range_over_hours rows_frame lag lag_in_hour first_of_hour running session windowed count_distinct "

@@ -19,6 +19,7 @@ NAMES = [
     "Settings", "StorageError", "Table", "TidewheelError", "Warehouse", "bounds", "epoch", "ip", "open", "restore",
     "zorder",
 ]  # fmt: skip
+DEFINED = ["time", "key", "partition", "bounds", "incremental", "begin"]
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pyspark", "pandas", "polars", "fastapi", "llvmlite", "rich")
 
 
@@ -50,14 +51,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Warehouse.drop_table", ["self", "name", "cascade"]),
         (
             "Warehouse.create_derived",
-            [
-                "self", "name", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "if_exists", "deterministic", "spark",
-            ],
+            ["self", "name", "sql", *DEFINED, "if_exists", "deterministic", "spark"],
         ),
-        (
-            "Warehouse.explain_derived",
-            ["self", "sql", "time", "key", "partition", "bounds", "incremental", "begin", "deterministic", "spark"],
-        ),
+        ("Warehouse.explain_derived", ["self", "sql", *DEFINED, "deterministic", "spark"]),
         ("Warehouse.derived", ["self", "name", "if_exists", "how"]),
         ("Warehouse.refresh", ["self", "names", "spark", "progress"]),
         ("Warehouse.refresher", ["self", "every", "names", "spark"]),

@@ -80,6 +80,8 @@ def infer(
         _check_unit(out, walker.counts(out), axis)
     except SessionWindow:
         return _refused("session_window(): where a session begins and ends depends on all of its rows", met)
+    except _NoTime as e:
+        return Inference({}, (Refusal(str(e)),))
     except (Refused, PlanError) as e:
         return _refused(str(e), met)
     except UNREADABLE as e:
@@ -96,19 +98,26 @@ def _sources(plan: Tree, leaves: Mapping[str, Leaf]) -> list[str]:
     return list(dict.fromkeys(leaves[name.lower()].name for name in names))
 
 
+class _NoTime(Exception):
+    """The time column is not there, or is none: nothing can be declared in its place."""
+
+
 def _column(rows: Rows, name: str) -> Out:
     found = [out for out in rows.outs if out.name.lower() == name.lower()]
     if len(found) == 1:
         return found[0]
     if found:
-        raise Refused(f"it has {len(found)} columns {name!r}: give them different names")
-    raise Refused(f"it has no column {name!r} ({', '.join(out.name for out in rows.outs)})")
+        raise _NoTime(f"the definition has {len(found)} columns {name!r}: give them different names")
+    raise _NoTime(
+        f"the definition has no column {name!r} for the time of its rows (it has {', '.join(out.name for out in rows.outs)}): name it with "
+        "time=, or add one, as date_trunc('hour', …) in SELECT and GROUP BY"
+    )
 
 
 def _check_unit(out: Out, counted: int | None, axis: TimeAxis) -> None:
     """A time that is a number counts what the derived table's does."""
     if counted is not None and (not axis.unit or counted != axis.nanos):
-        raise Refused(f"`{out.name}` is a number that counts {words(counted)} each, which is not the unit of the derived table's time")
+        raise _NoTime(f"`{out.name}` is a number that counts {words(counted)} each, which is not the unit of the derived table's time")
 
 
 def _refused(reason: str, met: list[str]) -> Inference:
@@ -171,6 +180,8 @@ def _not_bounded(
         )
     if place.endswith("OVER (…)"):
         said = f"{place} looks back or ahead without limit: add a bucket of {leaf.name}.{leaf.time} to PARTITION BY, or a RANGE of time"
+    elif place.startswith("a Python function"):
+        said = f"{leaf.name} is read by {place}: nothing is known of the columns that it makes; compute the time outside of it"
     elif place:
         said = f"{leaf.name} is read{where} without its time{because}: compare its {leaf.time} with a time of the other rows"
     else:

@@ -251,6 +251,8 @@ def _unix(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
         return None
     if value.type == "timestamp_ntz" and not is_utc(tree.field("timeZoneId")):
         return None
+    if tree.kind in ("UnixTimestamp", "ToUnixTimestamp"):  # cut off towards 1970: before it, that is up
+        return value.then(End(SECOND), End(SECOND, 0, SECOND - MICRO)).number(SECOND)
     return value.floored(unit).number(unit)
 
 

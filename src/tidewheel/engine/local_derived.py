@@ -151,8 +151,7 @@ class LocalDerived:
         for i, (name, view, version) in enumerate(zip(self.sources, views, versions, strict=True)):
             times = needed(self.division, intervals, view)
             after = chosen[0].standing[i] if mode.name in (APPEND, MERGE, KEYS) else None
-            size = _bytes_of(version, times, after)
-            reads.append(SourceRead(name, upto[i], times, after, size))
+            reads.append(SourceRead(name, upto[i], times, after, _bytes_of(version, times, after), _bytes_of(version, times, None)))
         parts = tuple((one.start, one.refresh) for one in chosen)
         job = f"{self._table.record.id}-{secrets.token_hex(8)}"
         return RefreshPlan(job, self._table.spec.name, mode, parts, intervals, tuple(reads), len(stale) - len(chosen))

@@ -35,6 +35,12 @@ TRIES = 5
 MOST_KEYS = 1000
 """Keys of which a refresh computes only those; more are computed as whole partitions."""
 
+FEW_KEYS = 16
+"""Keys that are always looked up one by one."""
+
+KEY_BYTES = 100_000
+"""Stored bytes that are read as a whole in about the time in which the rows of one key and one interval are found."""
+
 RefreshProgress = Callable[[str, int, int], None]
 """Told of a table how many of its partitions are done, and of how many."""
 
@@ -277,7 +283,8 @@ def _changed_keys(reading: RefreshReads, plan: RefreshPlan) -> pa.Array:
     """keys: those of the source rows that came since."""
     found = [distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None]
     keys = pa.chunked_array(found).unique() if len(found) > 1 else found[0]
-    if len(keys) > MOST_KEYS:
+    looked_up = len(keys) * sum(len(read.times) for read in plan.sources) * KEY_BYTES
+    if len(keys) > MOST_KEYS or len(keys) > FEW_KEYS and looked_up > sum(read.whole for read in plan.sources):
         raise CannotMerge(f"{len(keys):,} keys changed")
     return keys
 

@@ -186,6 +186,8 @@ class SourceRead:
     """Only rows that came with a later generation."""
     bytes: int = 0
     """About how many, as they are stored."""
+    whole: int = 0
+    """About how many bytes all rows of these times have, also those that came before `after`."""
 
 
 @dataclass(frozen=True, slots=True)

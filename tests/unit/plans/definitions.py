@@ -105,6 +105,10 @@ DEFINITIONS: dict[str, Definition] = {
     "to_date_function": Definition("SELECT host, CAST(to_date(ts) AS TIMESTAMP_NTZ) ts, count(*) n FROM flow GROUP BY 1, 2", {"flow": DAY}),
     "floor_unix": Definition(
         "SELECT timestamp_seconds(floor(unix_timestamp(ts) / 600) * 600) ts, count(*) n FROM flow GROUP BY 1",
+        {"flow": "rows from 999999 us before the start of its 10 minutes to their end"},
+    ),
+    "floor_unix_seconds": Definition(
+        "SELECT timestamp_seconds(floor(unix_seconds(ts) / 600) * 600) ts, count(*) n FROM flow GROUP BY 1",
         {"flow": "rows of the same 10 minutes"},
     ),
     "unix_pmod": Definition(
@@ -167,7 +171,9 @@ DEFINITIONS: dict[str, Definition] = {
         "SELECT a.plate, a.h AS ts, a.v - b.v AS d FROM h a JOIN h b ON a.plate = b.plate AND b.h = a.h - INTERVAL 1 HOUR",
         {"taxi": "rows from 1 hour before the start of its 1 hour to their end"},
     ),
-    "no_time": Definition("SELECT plate, count(*) n FROM taxi GROUP BY plate", {"": "!it has no column 'ts' (plate, n)"}),
+    "no_time": Definition(
+        "SELECT plate, count(*) n FROM taxi GROUP BY plate", {"": "!has no column 'ts' for the time of its rows (it has plate, n)"}
+    ),
     "max_time": Definition("SELECT plate, max(ts) ts FROM taxi GROUP BY plate", {"taxi": "!`ts` has no time"}),
     # ---- several --------------------------------------------------------------------------------------------
     "union": Definition(

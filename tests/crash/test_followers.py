@@ -1,0 +1,106 @@
+"""Kill -9 of the process that owns a warehouse, and of the one that refreshes its derived table, again and again.
+
+After each death the next process goes on; at the end all acknowledged packages are there, each partition of the derived table has the rows
+of its query at its vector, and one more pass brings it to the query over what is there. `make test` kills twice with DuckDB as the
+computer; the soak a hundred times, and twenty more with Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import tidewheel as tw
+from tests.conftest import SOAK
+from tests.crash import derived
+from tests.crash.book import rows_of
+from tests.crash.follower import acknowledged, package
+
+HERE = Path(__file__).parents[2]
+SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
+
+pytestmark = pytest.mark.timeout(3600 if SOAK else 240)
+
+
+class Followers:
+    """A feeder and a refresher."""
+
+    def __init__(self, root: Path, journal: Path, computer: str) -> None:
+        self._words = {"feed": [str(journal), str(SEED)], "refresh": [computer]}
+        self._root = root
+        self._journal = journal
+        self.of = {role: self._start(role) for role in self._words}
+
+    def _start(self, role: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "tests.crash.follower", str(self._root), role, *self._words[role]]
+        return subprocess.Popen(words, cwd=HERE, stderr=subprocess.PIPE, text=True)
+
+    def fed(self) -> int:
+        return len(acknowledged(self._journal))
+
+    def wait_for_more(self, packages: int) -> None:
+        """Until so many more are acknowledged; both are to live meanwhile."""
+        wanted, give_up = self.fed() + packages, time.monotonic() + 90
+        while self.fed() < wanted:
+            for role, process in self.of.items():
+                if process.poll() is not None:
+                    pytest.fail(f"{role} ended by itself:\n{process.stderr.read()[-3000:] if process.stderr else ''}")
+            assert time.monotonic() < give_up, "nothing is acknowledged any more"
+            time.sleep(0.01)
+
+    def kill(self, role: str) -> None:
+        process = self.of[role]
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+    def replace(self, role: str) -> None:
+        self.kill(role)
+        self.of[role] = self._start(role)
+
+
+@contextmanager
+def followers(folder: Path, computer: str) -> Iterator[Followers]:
+    both = Followers(folder / "wh", folder / "journal", computer)
+    try:
+        yield both
+    finally:
+        for role in both.of:
+            both.kill(role)
+
+
+def killed(folder: Path, computer: str, kills: int) -> None:
+    print(f"TIDEWHEEL_SEED={SEED}")
+    rng = random.Random(SEED)
+    with followers(folder, computer) as both:
+        for _ in range(kills):
+            both.wait_for_more(rng.randint(3, 30))
+            time.sleep(rng.random() * 0.3)
+            both.replace(rng.choice(["feed", "refresh"]))
+        both.wait_for_more(5)
+    with tw.open(folder / "wh") as wh:
+        found = set(rows_of(wh.table("t").query().to_arrow()))
+        for number in acknowledged(folder / "journal"):
+            assert found >= set(package(SEED, number)), f"package {number} was acknowledged and is gone"
+        derived.check(wh)
+        derived.refresh_all(wh)
+        derived.check_all(wh)
+        assert wh.check().ok
+
+
+def test_kills(tmp_path: Path) -> None:
+    killed(tmp_path, "duck", 100 if SOAK else 2)
+
+
+@pytest.mark.skipif(not SOAK, reason="minutes of Spark: its own machine of refreshes is in test_spark_derived, its deaths in the soak")
+def test_kills_with_spark(tmp_path: Path) -> None:
+    killed(tmp_path, "spark", 20)
