@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SOAK
-from tidewheel.derive.bounds import EVERYTHING, FOREVER, Bounds, declared, nearest, outward, to_ns, words
+from tidewheel.derive.bounds import EVERYTHING, FOREVER, Bounds, as_bounds, declared, nearest, outward, to_ns, words
 from tidewheel.derive.ends import End, Side, inverse, tighter
 from tidewheel.errors import InputError
 
@@ -180,6 +180,10 @@ def test_declared_words() -> None:
     assert declared("all", "0") == Bounds(bl=0, bh=None)
     assert declared("all", "all") == declared("ALL", "all", "1 hour") == EVERYTHING
     assert declared(0) == Bounds()
+    assert as_bounds("all") == as_bounds(" ALL ") == EVERYTHING and as_bounds(declared("1 h")) == declared("1 h")
+    for wrong in ("some", None, 5, ("1 h", "0")):
+        with pytest.raises(InputError, match="or 'all'"):
+            as_bounds(wrong)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,20 @@ def test_times_that_are_numbers() -> None:
     assert infer(plan, {"flow": "ts"}, "ts").refusals
 
 
+def test_axes_of_times() -> None:
+    """The unit of a column that is a time already says nothing about Spark's."""
+    axes = {name: TimeAxis(column, "ms") for name, column in TIMES.items()}
+    for name in ("filter", "band_left", "union_hours", "cte_twice"):
+        assert infer(PLANS[name], axes, TimeAxis("ts", "s")) == infer(PLANS[name], TIMES, "ts")
+
+
+def test_sliding_windows_of_too_many_steps() -> None:
+    nodes = json.loads(PLANS["sliding"])
+    (expand,) = [node for node in nodes if node["class"].endswith("Expand")]
+    expand["projections"] = expand["projections"] * 33
+    assert "132 rows of each" in infer(json.dumps(nodes), TIMES, "ts").refusals[0].reason
+
+
 def test_names_of_columns() -> None:
     assert infer(PLANS["filter"], TIMES, "TS").required() == {"taxi": Bounds()}
     assert "no column 'when'" in infer(PLANS["filter"], TIMES, "when").refusals[0].reason

@@ -193,6 +193,17 @@ def declared(before: str | int, after: str | int = 0, every: str | None = None) 
         ) from None
 
 
+def as_bounds(value: object) -> Bounds:
+    """What people give for a source: bounds, or the word 'all'."""
+    if isinstance(value, Bounds):
+        return value
+    if isinstance(value, str) and value.strip().lower() == "all":
+        return EVERYTHING
+    raise InputError(
+        f"bounds of a source are tw.bounds(before=…, after=…, every=…), or 'all' (any change makes everything stale), not {value!r}"
+    )
+
+
 def _open_span(text: str | int, name: str) -> int | None:
     return None if isinstance(text, str) and text.strip().lower() == "all" else _span(text, name)
 

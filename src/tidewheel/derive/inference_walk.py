@@ -20,6 +20,8 @@ from tidewheel.derive.window_ties import tied
 
 MOST_BRANCHES = 2000
 MOST_NODES = 20_000
+MOST_COPIES = 128
+"""Windows that one row is in: each is computed, and written down in the plan, on its own."""
 
 
 class Refused(Exception):
@@ -75,12 +77,13 @@ class Walker:
         leaf = self._leaves.get(name.lower())
         if leaf is None:
             raise Refused(f"it reads {name!r}, which is not one of its sources")
-        outs = tuple(self._in.out(column, scope) for column in view_columns(tree))
-        times = [out for out in outs if out.name.lower() == leaf.time]
+        columns = view_columns(tree)
+        outs = tuple(self._in.out(column, scope) for column in columns)
+        times = [(out, column) for out, column in zip(outs, columns, strict=True) if out.name.lower() == leaf.time]
         if not times:
             raise PlanError(f"source {leaf.name!r} has no column {leaf.time!r}")
-        attr = times[0].attr
-        if leaf.scale is not None:
+        attr = times[0][0].attr
+        if leaf.scale is not None and times[0][1].type in ("long", "integer"):  # a time of Spark's counts what Spark's do
             self._in.scales[attr] = leaf.scale
         plain = Branch(sure=frozenset({attr}))
         focused = Branch(sure=frozenset({attr}), focus=Focus(leaf.name, attr))
@@ -141,6 +144,8 @@ class Walker:
         rows = self._walk(tree.children[0], inner)
         branches = list(rows.branches)
         lists = tree.rows("projections")
+        if len(lists) > MOST_COPIES:
+            raise Refused(f"it makes {len(lists)} rows of each, as sliding windows of so many steps do: lengthen the slide")
         outs = [self._in.out(column, scope) for column in tree.trees("output")]
         for place, out in enumerate(outs):
             cells = [row[place] for row in lists]
