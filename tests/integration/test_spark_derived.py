@@ -105,6 +105,19 @@ def test_large_inputs_are_read_by_tasks(wh: tw.Warehouse, spark: SparkSession, m
     wh.refresh(spark=spark)
     check(wh)
     assert hourly.verify(2, spark=spark).ok
+    taxi.insert(rows(10, 5.2, 0.1))
+    replaced = [rows(7, 5.3, 0.1)]
+
+    class Replaced:
+        def run(self, *given: Any) -> pa.Table:
+            while replaced:
+                taxi.replace(replaced.pop(), time=(None, None))
+                taxi.flush()
+            return compute.run(*given)
+
+    assert refresh(wh._engine, Replaced()).ok
+    wh.refresh(spark=spark)
+    check(wh)
 
 
 def test_a_function_and_what_is_made_of_it(wh: tw.Warehouse, spark: SparkSession) -> None:
