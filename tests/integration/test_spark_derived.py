@@ -105,6 +105,19 @@ def test_large_inputs_are_read_by_tasks(wh: tw.Warehouse, spark: SparkSession, m
     wh.refresh(spark=spark)
     check(wh)
     assert hourly.verify(2, spark=spark).ok
+    taxi.insert(rows(10, 5.2, 0.1))
+    replaced = [rows(7, 5.3, 0.1)]
+
+    class Replaced:
+        def run(self, *given: Any) -> pa.Table:
+            while replaced:
+                taxi.replace(replaced.pop(), time=(None, None))
+                taxi.flush()
+            return compute.run(*given)
+
+    assert refresh(wh._engine, Replaced()).ok
+    wh.refresh(spark=spark)
+    check(wh)
 
 
 def test_a_function_and_what_is_made_of_it(wh: tw.Warehouse, spark: SparkSession) -> None:
@@ -239,3 +252,44 @@ def test_the_command(root: Path, spark: SparkSession, capsys: pytest.CaptureFixt
     assert "broken" in capsys.readouterr().out
     assert main(command) == 1
     assert "CAST_INVALID_INPUT" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("small", [64 << 20, -1])
+def test_types(wh: tw.Warehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(derived_compute, "SMALL", small)
+    schema = pa.schema([
+        ("at", pa.timestamp("ns", "UTC")), ("who", pa.dictionary(pa.int32(), pa.string())), ("big", pa.uint64()),
+        ("tags", pa.list_(pa.string())), ("d", pa.decimal128(10, 2)), ("odd", pa.month_day_nano_interval()),
+    ])  # fmt: skip
+    odd = wh.create_table("odd", schema, time="at", key="who", partition="1 day")
+    sql = "SELECT date_trunc('DAY', at) AS day, at, who, big, tags, d FROM odd WHERE who <> 'c'"
+    got = wh.create_derived("got", sql, time="at", key="who", partition="1 day", spark=spark)
+    assert got.definition.mode == "append" and "odd" not in got.schema.names
+    for n in range(2):
+        odd.insert(
+            [
+                {"at": 1_767_225_600_000_000_000 + i * 10**15 + n, "who": "abc"[i % 3], "big": 2**64 - 1 - i, "tags": ["x", None], "d": i}
+                for i in range(6)
+            ]
+        )
+        assert wh.refresh(spark=spark).ok
+    found = got.query(order_by="at, big").to_pylist()
+    assert len(found) == 8 and found[0]["at"] == dt.datetime(2026, 1, 1, tzinfo=dt.UTC) and found[0]["day"] == found[0]["at"]
+    assert [row["who"] for row in found] == ["a", "a", "b", "b", "a", "a", "b", "b"] and found[0]["big"] == 2**64 - 1
+    assert got.verify(spark=spark).ok
+
+
+def test_days_and_numbers_as_times(wh: tw.Warehouse, spark: SparkSession) -> None:
+    schema = pa.schema([("ms", pa.int64()), ("device", pa.int32()), ("v", pa.float32())])
+    seen = wh.create_table("seen", schema, time=tw.epoch("ms", "ms"), key="device")
+    daily = "SELECT to_date(timestamp_millis(ms)) AS day, device, sum(v) AS v FROM seen GROUP BY 1, 2"
+    hourly = "SELECT ms - ms % 3600000 AS hour, device, max(v) AS v FROM seen GROUP BY 1, 2"
+    wh.create_derived("days", daily, time="day", key="device", bounds={"seen": tw.bounds("1 day", "1 day", "1 day")}, spark=spark)
+    hours = tw.bounds(0, 0, "1 hour")
+    wh.create_derived("hours", hourly, time=tw.epoch("hour", "ms"), key="device", bounds={"seen": hours}, spark=spark)
+    for n in range(2):
+        seen.insert([{"ms": 1_767_225_600_000 + i * 3_600_000 * 7 + n, "device": i % 2, "v": i / 2} for i in range(10)])
+        assert wh.refresh(spark=spark).ok
+    assert sum(row["v"] for row in wh.table("days").query().to_pylist()) == 45.0
+    check(wh, "hours", hourly)
+    assert all(wh.table(name).verify(spark=spark).ok for name in ("days", "hours"))  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 
-from tidewheel.errors import ClosedError, FencedError, TidewheelError
+from tidewheel.errors import ClosedError, FencedError
 from tidewheel.model.refresh_report import RefreshReport
 
 SLOWEST = 600.0
@@ -91,7 +91,7 @@ class RefreshLoop:
             report = self._pass(waiting)
         except (ClosedError, FencedError):
             raise
-        except TidewheelError as e:  # an owner that was lost, a catalog that does not answer
+        except Exception as e:  # an owner that was lost, a catalog that does not answer: the thread goes on, whatever it is
             self._failed("", e)
             return
         self._troubles.pop("", None)

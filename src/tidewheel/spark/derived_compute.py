@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.compute import SourceRows
-from tidewheel.errors import QueryError
+from tidewheel.errors import ConflictError, QueryError
 from tidewheel.model.derived import PYTHON, Definition
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import jvm
@@ -47,6 +48,10 @@ _PLAIN = {
 }
 
 
+_GONE = ("cannot be read any more as it was", "is not held any more")
+"""What `read.planner` and `read.pins` say, in a task or a planning of Spark's, of rows that were replaced meanwhile."""
+
+
 class SparkCompute:
     """Computes in the Java process of a session that is there. `root`: the folder of the warehouse, for tasks that read chunks."""
 
@@ -59,7 +64,9 @@ class SparkCompute:
         with self._lock, pinned_session(self._spark, dict(definition.conf)) as session:
             try:
                 return self._run(session, definition, sources)
-            except PySparkException as e:
+            except (PySparkException, Py4JError) as e:
+                if any(words in str(e) for words in _GONE):
+                    raise ConflictError(f"a source was changed while Spark read it: {reason(e)}") from e
                 raise QueryError(f"Spark: {reason(e)}") from e
 
     def _run(self, session: SparkSession, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
