@@ -30,7 +30,8 @@ from tidewheel.spark.sources.folder import FolderSource
 from tidewheel.spark.sources.kafka import KafkaSource
 from tidewheel.spark.sources.rate import RateSource
 from tidewheel.spark.sources.socket import SocketSource
-from tidewheel.spark.sources.stream_source import parse_source, stream_name
+from tidewheel.spark.sources.source_address import parse_source
+from tidewheel.spark.sources.stream_source import stream_name
 from tidewheel.spark.sources.stream_watch import Seen, StreamWatch
 from tidewheel.surfaces import cli, ingest_command
 from tidewheel.surfaces.progress_view import View, facts

@@ -24,7 +24,8 @@ from tidewheel.model.schema import Epoch, KeyRule, TableSpec, nearest
 from tidewheel.model.times import parse_duration
 from tidewheel.spark.options import DECODE, TablePath, place_of
 from tidewheel.spark.sources.kafka import META
-from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions, StreamSource, parse_source, stream_name
+from tidewheel.spark.sources.source_address import parse_source
+from tidewheel.spark.sources.stream_source import ARRIVED, ReadingOptions, StreamSource, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
+    options.parser = parser  # of all commands: what can be typed is more than one of them
     try:
         code = _COMMANDS[options.command][1](options)
         sys.stdout.flush()

@@ -25,8 +25,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tidewheel.surfaces.cli import make_parser
     from tidewheel.surfaces.shell_scripts import SCRIPTS, tree_of
 
-    print(SCRIPTS[options.shell]("tidewheel", tree_of(make_parser())), end="")
+    print(SCRIPTS[options.shell]("tidewheel", tree_of(options.parser)), end="")
     return 0
