@@ -20,7 +20,7 @@ from tidewheel.derive.bounds import Bounds
 from tidewheel.derive.determinism import judge
 from tidewheel.derive.inference import infer
 from tidewheel.derive.modes import Append, Keys, Merge, Mode, decide
-from tidewheel.derive.plan_text import normalised
+from tidewheel.derive.plan_words import normalised
 from tidewheel.errors import SchemaError
 from tidewheel.spark.analysed import PINNED, analyse_function, analyse_sql, called, parameters, pinned_session, sources_of
 from tidewheel.spark.no_actions import no_actions

@@ -10,7 +10,7 @@ from tests.unit.plans.definitions import DEFINITIONS, TIMES, Definition
 from tests.unit.plans.record import recorded
 from tidewheel.derive.bounds import EVERYTHING, Bounds, declared
 from tidewheel.derive.inference import Inference, infer
-from tidewheel.derive.plan_text import normalised, relations, writes
+from tidewheel.derive.plan_words import normalised, relations, writes
 from tidewheel.errors import SchemaError
 from tidewheel.model.times import TimeAxis
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidewheel.derive.plan_names import function_name
-from tidewheel.derive.plan_tree import UNREADABLE, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, PlanTree, parse
 
 _CLOCK = "the moment at which it is computed, so a refresh would not give the same rows: put it into the queries that read the table"
 _CHANCE = "chance: leave it out, or derive the value from columns, as xxhash64(…) does"
@@ -72,7 +72,7 @@ def judge(plan_json: str, deterministic: bool = True, trusted: frozenset[str] = 
     return Judgement(tuple(refusals), tuple(warnings))
 
 
-def _looked_through(plan: Tree, trusted: frozenset[str]) -> tuple[dict[str, None], dict[str, None]]:
+def _looked_through(plan: PlanTree, trusted: frozenset[str]) -> tuple[dict[str, None], dict[str, None]]:
     refusals: dict[str, None] = {}
     warnings: dict[str, None] = {}
     if _top(plan).kind == "Sort":
@@ -102,7 +102,7 @@ def _looked_through(plan: Tree, trusted: frozenset[str]) -> tuple[dict[str, None
     return refusals, warnings
 
 
-def _judge_function(tree: Tree, trusted: frozenset[str], refusals: dict[str, None]) -> None:
+def _judge_function(tree: PlanTree, trusted: frozenset[str], refusals: dict[str, None]) -> None:
     name = tree.name or "a function"
     if tree.field("udfDeterministic") is False:
         refusals[f"{name}() is a function that says itself that it is not deterministic: a refresh would not give the same rows"] = None
@@ -113,20 +113,20 @@ def _judge_function(tree: Tree, trusted: frozenset[str], refusals: dict[str, Non
         ] = None
 
 
-def _orders_by_itself(tree: Tree) -> bool:
+def _orders_by_itself(tree: PlanTree) -> bool:
     """Of max_by(x, struct(y, x)): rows that are alike in the order are alike in the value."""
     value, order = tree.children[0], tree.children[1]
     return order.kind == "CreateNamedStruct" and any(part == value for part in order.children[1::2]) or order == value
 
 
-def _top(plan: Tree) -> Tree:
+def _top(plan: PlanTree) -> PlanTree:
     tree = plan
     while tree.kind in ("SubqueryAlias", "ResolvedHint", "WithCTE", "PipeOperator"):
         tree = tree.children[tree.field("plan")] if tree.kind == "WithCTE" else tree.children[0]
     return tree
 
 
-def _with_order(plan: Tree) -> Iterator[tuple[Tree, bool]]:
+def _with_order(plan: PlanTree) -> Iterator[tuple[PlanTree, bool]]:
     """All trees of a plan, and whether the order of what each collects is of no account, or said."""
     todo = [(plan, False)]
     while todo:
@@ -137,7 +137,7 @@ def _with_order(plan: Tree) -> Iterator[tuple[Tree, bool]]:
         todo.extend((one, inside) for one in reversed([*tree.fields(), *tree.children]))
 
 
-def _by_all_columns(tree: Tree) -> bool:
+def _by_all_columns(tree: PlanTree) -> bool:
     columns = {key.id for key in tree.trees("keys")}
     child = tree.children[0]
     while child.kind in ("SubqueryAlias", "Filter", "View") and child.children:
@@ -146,7 +146,7 @@ def _by_all_columns(tree: Tree) -> bool:
     return bool(made) and {one.id for one in made} <= columns
 
 
-def _ties(window: Tree) -> dict[str, None]:
+def _ties(window: PlanTree) -> dict[str, None]:
     """Functions that count rows, where rows may be alike in what they are ordered by."""
     found: dict[str, None] = {}
     for made in window.trees("windowExpressions"):
@@ -164,6 +164,6 @@ def _ties(window: Tree) -> dict[str, None]:
     return found
 
 
-def _said(key: Tree) -> str:
+def _said(key: PlanTree) -> str:
     tree = key.children[0]
     return tree.name if tree.kind == "AttributeReference" else f"{function_name(tree)}(…)"

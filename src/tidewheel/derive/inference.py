@@ -14,7 +14,7 @@ from tidewheel.derive.ends import End, Side
 from tidewheel.derive.facts import Branch, solve
 from tidewheel.derive.inference_walk import Leaf, Refused, Walker
 from tidewheel.derive.plan_names import view_name
-from tidewheel.derive.plan_tree import UNREADABLE, PlanError, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, PlanError, PlanTree, parse
 from tidewheel.derive.row_sets import Out, Rows
 from tidewheel.derive.time_expressions import SessionWindow
 from tidewheel.errors import SchemaError
@@ -89,7 +89,7 @@ def infer(
     return _solved(rows, out, [leaves[name.lower()] for name in met], known, walker.notes)
 
 
-def _sources(plan: Tree, leaves: Mapping[str, Leaf]) -> list[str]:
+def _sources(plan: PlanTree, leaves: Mapping[str, Leaf]) -> list[str]:
     """The sources that a plan reads, as they are called, in order."""
     names = dict.fromkeys(view_name(tree) for tree in plan.walk() if tree.kind == "View")
     for name in names:

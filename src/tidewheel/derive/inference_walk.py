@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidewheel.derive.conditions import Narrow, conjuncts
 from tidewheel.derive.ends import IDENTITY
 from tidewheel.derive.facts import Branch, Fact, Focus, equal, moved
-from tidewheel.derive.plan_context import PlanContext, Scope
+from tidewheel.derive.plan_context import PlanContext, PlanScope
 from tidewheel.derive.plan_names import view_columns, view_name, window_function
-from tidewheel.derive.plan_tree import PlanError, Tree, is_null, subqueries
+from tidewheel.derive.plan_tree import PlanError, PlanTree, is_null, subqueries
 from tidewheel.derive.row_sets import Out, Rows, alike, common, defined, joined, minus, nearest_joined, unmatched, with_peers, with_subquery
+from tidewheel.derive.time_conditions import Narrow, conjuncts
 from tidewheel.derive.time_values import Arm, Value, one_of
 from tidewheel.derive.window_ties import tied
 
@@ -43,7 +43,7 @@ class Walker:
         """Sources by name, in lower case; the time zone of the session in which the definition is computed."""
         self._in = PlanContext(zone)
         self._leaves = leaves
-        self._common: dict[int, Tree] = {}
+        self._common: dict[int, PlanTree] = {}
         self._nodes = 0
 
     @property
@@ -51,14 +51,14 @@ class Walker:
         """Why something that looks like a time is not known."""
         return self._in.notes
 
-    def rows(self, plan: Tree) -> Rows:
+    def rows(self, plan: PlanTree) -> Rows:
         return self._walk(plan, self._in.scope())
 
     def counts(self, out: Out) -> int | None:
         """What a column of numbers counts; None, if it is none of them, or nobody knows."""
         return self._in.scales.get(out.attr)
 
-    def _walk(self, tree: Tree, scope: Scope) -> Rows:
+    def _walk(self, tree: PlanTree, scope: PlanScope) -> Rows:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise Refused("the definition refers to its own parts too often to be looked through")
@@ -72,7 +72,7 @@ class Walker:
 
     # ---- leaves ---------------------------------------------------------------------------------------------
 
-    def view(self, tree: Tree, scope: Scope) -> Rows:
+    def view(self, tree: PlanTree, scope: PlanScope) -> Rows:
         name = view_name(tree)
         leaf = self._leaves.get(name.lower())
         if leaf is None:
@@ -89,13 +89,13 @@ class Walker:
         focused = Branch(sure=frozenset({attr}), focus=Focus(leaf.name, attr))
         return Rows(outs, (plain, focused) if leaf.wanted else (plain,))
 
-    def constant(self, tree: Tree, scope: Scope) -> Rows:
+    def constant(self, tree: PlanTree, scope: PlanScope) -> Rows:
         return Rows(tuple(self._in.out(column, scope) for column in tree.trees("output")), (Branch(),))
 
-    def foreign(self, tree: Tree, scope: Scope) -> Rows:
+    def foreign(self, tree: PlanTree, scope: PlanScope) -> Rows:
         raise Refused(f"it reads rows that are no table's ({tree.kind}): make a table of them, and a source")
 
-    def _opaque(self, tree: Tree, scope: Scope) -> Rows:
+    def _opaque(self, tree: PlanTree, scope: PlanScope) -> Rows:
         """A node that is not understood: fine, if what it reads has declared bounds."""
         inside = list(tree.walk())
         names = [view_name(one) for one in inside if one.kind == "View"]
@@ -106,25 +106,25 @@ class Walker:
 
     # ---- one child ------------------------------------------------------------------------------------------
 
-    def same(self, tree: Tree, scope: Scope) -> Rows:
+    def same(self, tree: PlanTree, scope: PlanScope) -> Rows:
         return self._walk(tree.children[0], scope)
 
-    def filter(self, tree: Tree, scope: Scope) -> Rows:
+    def filter(self, tree: PlanTree, scope: PlanScope) -> Rows:
         condition = tree.tree("condition")
         rows = self._with_subqueries(self._walk(tree.children[0], scope), [condition] if condition else [], scope)
         narrow = self._in.narrow([condition], scope)
         return Rows(rows.outs, tuple(met for branch in rows.branches if (met := narrow(branch)) is not None))
 
-    def project(self, tree: Tree, scope: Scope) -> Rows:
+    def project(self, tree: PlanTree, scope: PlanScope) -> Rows:
         return self._made(self._walk(tree.children[0], scope), tree.trees("projectList"), scope)
 
-    def aggregate(self, tree: Tree, scope: Scope) -> Rows:
+    def aggregate(self, tree: PlanTree, scope: PlanScope) -> Rows:
         rows = self._walk(tree.children[0], scope)
         if not tree.trees("groupingExpressions"):  # its one row is there even if no other is: nothing follows from its being there
             rows = Rows(rows.outs, (Branch(), *(branch.through("an aggregate without GROUP BY") for branch in rows.focused)))
         return self._made(rows, tree.trees("aggregateExpressions"), scope)
 
-    def _made(self, rows: Rows, columns: list[Tree], scope: Scope) -> Rows:
+    def _made(self, rows: Rows, columns: list[PlanTree], scope: PlanScope) -> Rows:
         rows = self._with_subqueries(rows, columns, scope)
         branches = list(rows.branches)
         outs = []
@@ -139,7 +139,7 @@ class Walker:
                 branches = defined(branches, out.attr, known)
         return Rows(tuple(outs), tuple(branches))
 
-    def expand(self, tree: Tree, scope: Scope) -> Rows:
+    def expand(self, tree: PlanTree, scope: PlanScope) -> Rows:
         inner = self._in.scope(scope.outer)
         rows = self._walk(tree.children[0], inner)
         branches = list(rows.branches)
@@ -162,7 +162,7 @@ class Walker:
                     branches = defined(branches, out.attr, {path: value})
         return Rows(tuple(outs), tuple(branches))
 
-    def generate(self, tree: Tree, scope: Scope) -> Rows:
+    def generate(self, tree: PlanTree, scope: PlanScope) -> Rows:
         rows = self._walk(tree.children[0], scope)
         outs = tuple(self._in.out(column, scope) for column in tree.trees("generatorOutput"))
         generator = tree.tree("generator")
@@ -175,13 +175,13 @@ class Walker:
             branches = defined(branches, outs[0].attr, known)
         return Rows((*rows.outs, *outs), tuple(branches))
 
-    def deduplicate(self, tree: Tree, scope: Scope) -> Rows:
+    def deduplicate(self, tree: PlanTree, scope: PlanScope) -> Rows:
         rows = self._walk(tree.children[0], scope)
         if {out.attr for out in rows.outs} - {(scope.number, key.id) for key in tree.trees("keys")}:
             raise Refused("dropDuplicates() of some columns keeps whichever row comes first")
         return rows
 
-    def python(self, tree: Tree, scope: Scope) -> Rows:
+    def python(self, tree: PlanTree, scope: PlanScope) -> Rows:
         """Rows that a Python function makes of others: nothing is known of its columns."""
         what = f"a Python function over rows ({tree.kind})"
         found = [self._walk(child, scope) for child in tree.children]
@@ -190,7 +190,7 @@ class Walker:
 
     # ---- several --------------------------------------------------------------------------------------------
 
-    def union(self, tree: Tree, scope: Scope) -> Rows:
+    def union(self, tree: PlanTree, scope: PlanScope) -> Rows:
         found = [self._walk(child, self._in.scope(scope.outer)) for child in tree.children]
         outs = [Out(out.name, (scope.number, out.attr[1]), out.fields) for out in found[0].outs]
         for place, out in enumerate(outs):
@@ -199,13 +199,13 @@ class Walker:
                 self._in.scales[out.attr] = scale
         return Rows(tuple(outs), tuple(branch for rows in found for branch in rows.known_as(outs, self._in.scales).branches))
 
-    def with_common(self, tree: Tree, scope: Scope) -> Rows:
+    def with_common(self, tree: PlanTree, scope: PlanScope) -> Rows:
         for one in tree.trees("cteDefs"):
             if one.field("id") is not None:
                 self._common[one.field("id")] = one
         return self._walk(tree.children[tree.field("plan")], scope)
 
-    def common_reference(self, tree: Tree, scope: Scope) -> Rows:
+    def common_reference(self, tree: PlanTree, scope: PlanScope) -> Rows:
         found = self._common.get(tree.field("cteId"))
         if found is None or tree.field("recursive"):
             raise Refused("a recursive WITH reads its own rows")
@@ -213,14 +213,14 @@ class Walker:
         outs = [self._in.out(column, scope) for column in tree.trees("output")]
         return self._in.known_as(rows, outs)
 
-    def join(self, tree: Tree, scope: Scope) -> Rows:
+    def join(self, tree: PlanTree, scope: PlanScope) -> Rows:
         left, right = (self._walk(child, scope) for child in tree.children)
         rows = joined(left, right, tree.object_name("joinType"), self._in.narrow([tree.tree("condition")], scope))
         if rows is None:
             raise Refused(f"a join of the kind {tree.object_name('joinType')} is not understood")
         return rows
 
-    def asof_join(self, tree: Tree, scope: Scope) -> Rows:
+    def asof_join(self, tree: PlanTree, scope: PlanScope) -> Rows:
         left, right = (self._walk(child, scope) for child in tree.children)
         other = self._in.scope(scope.outer)
         rival = self._walk(tree.children[1], other)
@@ -238,7 +238,7 @@ class Walker:
             raise Refused(f"an AS OF join of the kind {tree.object_name('joinType')} is not understood")
         return rows
 
-    def lateral_join(self, tree: Tree, scope: Scope) -> Rows:
+    def lateral_join(self, tree: PlanTree, scope: PlanScope) -> Rows:
         left = self._walk(tree.children[0], scope)
         lateral = tree.tree("right")
         plan = lateral.tree("plan") if lateral is not None else None
@@ -254,7 +254,7 @@ class Walker:
         assert rows is not None
         return Rows(rows.outs, (*rows.branches, *unmatched(left, right, narrow))) if kind == "LeftOuter" else rows
 
-    def set_operation(self, tree: Tree, scope: Scope) -> Rows:
+    def set_operation(self, tree: PlanTree, scope: PlanScope) -> Rows:
         left, right = (self._walk(child, self._in.scope(scope.outer)) for child in tree.children)
         pairs = [pair for a, b in zip(left.outs, right.outs, strict=True) for pair in alike(a, b, self._in.scales)]
 
@@ -271,9 +271,9 @@ class Walker:
 
     # ---- rows that depend on others -------------------------------------------------------------------------
 
-    def window(self, tree: Tree, scope: Scope) -> Rows:
+    def window(self, tree: PlanTree, scope: PlanScope) -> Rows:
         rows = self._walk(tree.children[0], scope)
-        specs: list[Tree] = []
+        specs: list[PlanTree] = []
         for made in tree.trees("windowExpressions"):
             spec = next((one for one in made.below() if one.kind == "WindowSpecDefinition"), None)
             if spec is None:
@@ -288,7 +288,7 @@ class Walker:
             rows = with_peers(rows, peers, tied(self._in, spec, scope, other), window_function(made), [out])
         return rows
 
-    def _with_subqueries(self, rows: Rows, expressions: list[Tree], scope: Scope) -> Rows:
+    def _with_subqueries(self, rows: Rows, expressions: list[PlanTree], scope: PlanScope) -> Rows:
         for expression in expressions:
             for one in subqueries(expression):
                 plan = one.tree("plan")
@@ -299,7 +299,7 @@ class Walker:
                 rows = with_subquery(rows, inner, self._link(expression, one, inner, scope), _SUBQUERIES[one.kind])
         return rows
 
-    def _link(self, expression: Tree, query: Tree, inner: Rows, scope: Scope) -> Narrow:
+    def _link(self, expression: PlanTree, query: PlanTree, inner: Rows, scope: PlanScope) -> Narrow:
         """x IN (SELECT y …), where it must be true: a row that changes its answer has y = x. Of NOT IN, a null is everybody's."""
         values: list[Value | None] = []
         for one in conjuncts(expression):
@@ -329,7 +329,7 @@ _SAME = (
 _PYTHON = (
     "MapInPandas", "MapInArrow", "FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow",
 )  # fmt: skip
-_NODES: dict[str, Callable[[Walker, Tree, Scope], Rows]] = {
+_NODES: dict[str, Callable[[Walker, PlanTree, PlanScope], Rows]] = {
     "View": Walker.view,
     **dict.fromkeys(("LocalRelation", "OneRowRelation", "Range"), Walker.constant),
     **dict.fromkeys(("LogicalRDD", "DataSourceV2Relation", "LogicalRelation", "HiveTableRelation"), Walker.foreign),

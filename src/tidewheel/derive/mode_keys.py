@@ -6,10 +6,10 @@ row may depend on any. A node that does not read the source at all is of no acco
 
 from __future__ import annotations
 
-from tidewheel.derive.conditions import conjuncts
 from tidewheel.derive.mode_reasons import Not
 from tidewheel.derive.plan_names import unwrapped, view_columns, view_name
-from tidewheel.derive.plan_tree import Tree, subqueries
+from tidewheel.derive.plan_tree import PlanTree, subqueries
+from tidewheel.derive.time_conditions import conjuncts
 
 Keyed = tuple[list[int | None], frozenset[int] | None]
 """The attributes that come out, in order, and those of them, or below them, that are the key; None: the source is not read."""
@@ -21,7 +21,7 @@ _SAME = (
 _LEFT = ("LeftSemi", "LeftAnti")
 
 
-def key_columns(plan: Tree, source: str, key: str) -> frozenset[str]:
+def key_columns(plan: PlanTree, source: str, key: str) -> frozenset[str]:
     """The columns that come out, in lower case, which are the key of all rows of a source that a row depends on. Raises Not."""
     search = _Search(source.lower(), key.lower(), plan)
     outs, keys = search.look(plan)
@@ -31,12 +31,12 @@ def key_columns(plan: Tree, source: str, key: str) -> frozenset[str]:
 
 
 class _Search:
-    def __init__(self, source: str, key: str, plan: Tree) -> None:
+    def __init__(self, source: str, key: str, plan: PlanTree) -> None:
         self.source, self.key = source, key
         self.names: dict[int | None, str] = {}
         self.common = {one.field("id"): one for tree in plan.walk() if tree.kind == "WithCTE" for one in tree.trees("cteDefs")}
 
-    def look(self, tree: Tree) -> Keyed:
+    def look(self, tree: PlanTree) -> Keyed:
         if any(self._reads(query) for one in tree.fields() if one.is_expression for query in subqueries(one)):
             raise Not(f"a subquery reads {self.source} for rows of other keys, too")
         match tree.kind:
@@ -71,17 +71,17 @@ class _Search:
             return self._named(tree.trees("output")), None
         raise Not(f"{tree.kind} may look at rows of several {self.source}.{self.key}")
 
-    def _reads(self, tree: Tree) -> bool:
+    def _reads(self, tree: PlanTree) -> bool:
         views = any(one.kind == "View" and view_name(one).lower() == self.source for one in tree.walk())
         refs = {one.field("cteId") for one in tree.walk() if one.kind == "CTERelationRef"}
         return views or any(ref in self.common and self._reads(self.common[ref]) for ref in refs)
 
-    def _named(self, columns: list[Tree]) -> list[int | None]:
+    def _named(self, columns: list[PlanTree]) -> list[int | None]:
         for column in columns:
             self.names[column.id] = column.name
         return [column.id for column in columns]
 
-    def _leaf(self, tree: Tree) -> Keyed:
+    def _leaf(self, tree: PlanTree) -> Keyed:
         columns = view_columns(tree)
         outs = self._named(columns)
         if view_name(tree).lower() != self.source:
@@ -91,7 +91,7 @@ class _Search:
             raise Not(f"{self.source} has no column {self.key}")
         return outs, found
 
-    def _made(self, columns: list[Tree], keys: frozenset[int] | None) -> Keyed:
+    def _made(self, columns: list[PlanTree], keys: frozenset[int] | None) -> Keyed:
         """Columns that pass on the key are it."""
         outs = self._named(columns)
         if keys is None:
@@ -103,14 +103,14 @@ class _Search:
             raise Not(f"{self.source}.{self.key} does not come through")
         return outs, passed
 
-    def _window(self, tree: Tree) -> Keyed:
+    def _window(self, tree: PlanTree) -> Keyed:
         outs, keys = self.look(tree.children[0])
         by = {unwrapped(one).id for one in tree.trees("partitionSpec") if unwrapped(one).kind == "AttributeReference"}
         if keys is not None and not keys & by:
             raise Not(f"a window function looks at rows of several {self.source}.{self.key}: add it to PARTITION BY")
         return [*outs, *self._named(tree.trees("windowExpressions"))], keys
 
-    def _expand(self, tree: Tree) -> Keyed:
+    def _expand(self, tree: PlanTree) -> Keyed:
         _, keys = self.look(tree.children[0])
         outs = self._named(tree.trees("output"))
         if keys is None:
@@ -126,7 +126,7 @@ class _Search:
             raise Not(f"{self.source}.{self.key} does not come through")
         return outs, passed
 
-    def _join(self, tree: Tree) -> Keyed:
+    def _join(self, tree: PlanTree) -> Keyed:
         (left, mine), (right, theirs) = (self.look(child) for child in tree.children)
         kind = tree.object_name("joinType")
         outs = left if kind in _LEFT else [*left, *right]
@@ -152,7 +152,7 @@ class _Search:
             raise Not(f"rows of {self.source} are joined to others without its {self.key}")
         return outs, frozenset(found)
 
-    def _pairs(self, condition: Tree | None) -> list[tuple[int, int]]:
+    def _pairs(self, condition: PlanTree | None) -> list[tuple[int, int]]:
         found = []
         for one in conjuncts(condition):
             if one.kind == "EqualTo" and all(child.kind == "AttributeReference" for child in one.children):
@@ -161,12 +161,12 @@ class _Search:
                     found.append((a, b))
         return found
 
-    def _equals(self, condition: Tree | None, keys: frozenset[int] | None) -> frozenset[int] | None:
+    def _equals(self, condition: PlanTree | None, keys: frozenset[int] | None) -> frozenset[int] | None:
         if keys is None:
             return None
         return keys | {b if a in keys else a for a, b in self._pairs(condition) if a in keys or b in keys}
 
-    def _by_place(self, tree: Tree) -> Keyed:
+    def _by_place(self, tree: PlanTree) -> Keyed:
         parts = [self.look(child) for child in tree.children]
         outs = parts[0][0]
         read = [(columns, keys) for columns, keys in parts if keys is not None]
@@ -181,7 +181,7 @@ class _Search:
             raise Not(f"{self.source}.{self.key} is in several columns")
         return outs, found
 
-    def _common(self, tree: Tree) -> Keyed:
+    def _common(self, tree: PlanTree) -> Keyed:
         body = self.common.get(tree.field("cteId"))
         if body is None or tree.field("recursive"):
             raise Not("a recursive WITH reads its own rows")

@@ -9,7 +9,7 @@ from tidewheel.derive.ends import End
 from tidewheel.derive.mode_reasons import Not
 from tidewheel.derive.mode_rows import Common, check_row_wise, common_parts, row_wise
 from tidewheel.derive.plan_names import function_name, unwrapped
-from tidewheel.derive.plan_tree import Tree
+from tidewheel.derive.plan_tree import PlanTree
 from tidewheel.derive.time_expressions import Evaluator
 
 _COMBINE = {"Count": "sum", "CountIf": "sum", "Sum": "sum", "Min": "min", "Max": "max", "BoolAnd": "min", "BoolOr": "max"}
@@ -29,11 +29,11 @@ class Aggregated:
 class _Call:
     """An aggregate function in a column."""
 
-    function: Tree
-    where: Tree | None
+    function: PlanTree
+    where: PlanTree | None
 
     @property
-    def argument(self) -> Tree:
+    def argument(self) -> PlanTree:
         return self.function.children[0]
 
     def same_rows(self, other: _Call) -> bool:
@@ -44,7 +44,7 @@ Names = list[tuple[str, int | None]]
 """The columns that come out at the end, each with the attribute further down that it is."""
 
 
-def aggregated(plan: Tree, floats: bool, hidden: bool) -> Aggregated:
+def aggregated(plan: PlanTree, floats: bool, hidden: bool) -> Aggregated:
     """What there is to merge. Raises Not."""
     names, tree = _below_names(plan)
     common = common_parts(plan)
@@ -81,7 +81,7 @@ def aggregated(plan: Tree, floats: bool, hidden: bool) -> Aggregated:
     return Aggregated(source, tuple(groups), combine, ratios, missing)
 
 
-def _below_names(plan: Tree) -> tuple[Names | None, Tree]:
+def _below_names(plan: PlanTree) -> tuple[Names | None, PlanTree]:
     """Past what only orders, renames and passes on columns; None: they come out as they are."""
     names: Names | None = None
     tree = plan
@@ -105,13 +105,13 @@ def _below_names(plan: Tree) -> tuple[Names | None, Tree]:
             return names, tree
 
 
-def _reaches_aggregate(tree: Tree) -> bool:
+def _reaches_aggregate(tree: PlanTree) -> bool:
     while tree.kind in ("Project", "SubqueryAlias", "Filter", "Sort", "ResolvedHint", "PipeOperator") and tree.children:
         tree = tree.children[0]
     return tree.kind in ("Aggregate", "Distinct")
 
 
-def _columns(tree: Tree) -> list[Tree]:
+def _columns(tree: PlanTree) -> list[PlanTree]:
     while tree.kind in ("SubqueryAlias", "Filter", "Sort", "View", "PipeOperator") and tree.children:
         tree = tree.children[0]
     found = tree.trees({"Project": "projectList", "Aggregate": "aggregateExpressions"}.get(tree.kind, "output"))
@@ -120,7 +120,7 @@ def _columns(tree: Tree) -> list[Tree]:
     return found
 
 
-def _shown(names: Names | None, columns: list[Tree]) -> dict[int | None, list[str]]:
+def _shown(names: Names | None, columns: list[PlanTree]) -> dict[int | None, list[str]]:
     """Under which names each column comes out."""
     found: dict[int | None, list[str]] = {}
     for name, attr in names if names is not None else [(column.name, column.id) for column in columns]:
@@ -128,7 +128,7 @@ def _shown(names: Names | None, columns: list[Tree]) -> dict[int | None, list[st
     return found
 
 
-def _single(tree: Tree, common: Common) -> str:
+def _single(tree: PlanTree, common: Common) -> str:
     """The one source below, whose rows are looked at one by one, and which is read once."""
     sources = row_wise(tree, common)
     if len(sources) != 1:
@@ -139,7 +139,7 @@ def _single(tree: Tree, common: Common) -> str:
 # ---- groups -------------------------------------------------------------------------------------------------
 
 
-def _groups(aggregate: Tree, shown: dict[int | None, list[str]]) -> list[str]:
+def _groups(aggregate: PlanTree, shown: dict[int | None, list[str]]) -> list[str]:
     """The columns that tell groups apart. Raises Not, if two groups could look alike in them."""
     columns = aggregate.trees("aggregateExpressions")
     found: list[str] = []
@@ -155,11 +155,11 @@ def _groups(aggregate: Tree, shown: dict[int | None, list[str]]) -> list[str]:
     return found
 
 
-def _said(expression: Tree) -> str:
+def _said(expression: PlanTree) -> str:
     return expression.name if expression.kind == "AttributeReference" else f"{function_name(expression)}(…)"
 
 
-def _tells_windows_apart(column: Tree, group: Tree, below: Tree) -> bool:
+def _tells_windows_apart(column: PlanTree, group: PlanTree, below: PlanTree) -> bool:
     """window.start or window.end of a group that is a window(): each is the other and a constant."""
     if column.kind != "GetStructField" or column.children[0] != group or group.kind != "AttributeReference":
         return False
@@ -168,7 +168,7 @@ def _tells_windows_apart(column: Tree, group: Tree, below: Tree) -> bool:
     return bool(lengths) and lengths[0] is not None and len(set(lengths)) == 1
 
 
-def _definitions(tree: Tree, attr: int | None) -> Iterator[Tree]:
+def _definitions(tree: PlanTree, attr: int | None) -> Iterator[PlanTree]:
     """What an attribute is made of, in the node that makes it: in several ways by Expand."""
     while True:
         if tree.kind == "Expand":
@@ -186,7 +186,7 @@ def _definitions(tree: Tree, attr: int | None) -> Iterator[Tree]:
         tree = tree.children[0]
 
 
-def _length(struct: Tree) -> int | None:
+def _length(struct: PlanTree) -> int | None:
     """How far a window's end is from its start, if that is the same for all rows."""
     if struct.kind != "CreateNamedStruct" or [key.field("value") for key in struct.children[::2]] != ["start", "end"]:
         return None
@@ -206,7 +206,7 @@ def _length(struct: Tree) -> int | None:
 # ---- aggregates ---------------------------------------------------------------------------------------------
 
 
-def _call(column: Tree) -> _Call | None:
+def _call(column: PlanTree) -> _Call | None:
     """The aggregate that a column is, and nothing around it."""
     tree = unwrapped(column)
     if tree.kind != "AggregateExpression":
@@ -226,16 +226,16 @@ def _how(name: str, call: _Call, floats: bool) -> str:
     return how
 
 
-def _type(tree: Tree) -> str:
+def _type(tree: PlanTree) -> str:
     tree = unwrapped(tree)
     return str(tree.type) if isinstance(tree.type, str) else ""
 
 
-def _is_whole(tree: Tree) -> bool:
+def _is_whole(tree: PlanTree) -> bool:
     return _type(tree) in _WHOLE
 
 
-def _is_exact(tree: Tree) -> bool:
+def _is_exact(tree: PlanTree) -> bool:
     return _is_whole(tree) or _type(tree).startswith("decimal")
 
 

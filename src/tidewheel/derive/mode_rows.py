@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tidewheel.derive.mode_reasons import Not
 from tidewheel.derive.plan_names import view_name
-from tidewheel.derive.plan_tree import Tree, subqueries
+from tidewheel.derive.plan_tree import PlanTree, subqueries
 
 _SAME = ("SubqueryAlias", "Sort", "ResolvedHint", "Repartition", "RepartitionByExpression", "RebalancePartitions", "PipeOperator")
 _EXPRESSIONS = ("Project", "Expand", "Filter", "Generate")
@@ -22,15 +22,15 @@ _ROWS = {
 }
 
 
-Common = Mapping[object, Tree]
+Common = Mapping[object, PlanTree]
 """What WITH names, by its number."""
 
 
-def common_parts(plan: Tree) -> Common:
+def common_parts(plan: PlanTree) -> Common:
     return {one.field("id"): one for tree in plan.walk() if tree.kind == "WithCTE" for one in tree.trees("cteDefs")}
 
 
-def row_wise(plan: Tree, common: Common) -> list[str]:
+def row_wise(plan: PlanTree, common: Common) -> list[str]:
     """The sources, if each row is made of one row of one of them: by projections, filters, explode and UNION ALL. One that is read twice
     is there twice. Else raises Not."""
     found = _look(plan, common)
@@ -39,7 +39,7 @@ def row_wise(plan: Tree, common: Common) -> list[str]:
     return found
 
 
-def _look(tree: Tree, common: Common) -> list[str]:
+def _look(tree: PlanTree, common: Common) -> list[str]:
     if tree.kind == "View":
         return [view_name(tree)]
     if tree.kind == "CTERelationRef":
@@ -59,7 +59,7 @@ def _look(tree: Tree, common: Common) -> list[str]:
     return [name for part in parts for name in part]
 
 
-def check_row_wise(tree: Tree) -> None:
+def check_row_wise(tree: PlanTree) -> None:
     """The expressions of a node look at its row alone."""
     for one in tree.fields():
         if any(True for _ in subqueries(one)):

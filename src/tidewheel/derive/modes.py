@@ -15,7 +15,7 @@ from tidewheel.derive.mode_merge import aggregated
 from tidewheel.derive.mode_reasons import Not
 from tidewheel.derive.mode_rows import common_parts, row_wise
 from tidewheel.derive.plan_names import view_name
-from tidewheel.derive.plan_tree import UNREADABLE, Tree, parse
+from tidewheel.derive.plan_tree import UNREADABLE, PlanTree, parse
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -119,7 +119,7 @@ def decide(
         return Modes((Recompute(f"the plan cannot be looked through: {e}"),))
 
 
-def _decided(plan: Tree, key: str | None, source_keys: Mapping[str, str | None], floats: bool, hidden: bool) -> Modes:
+def _decided(plan: PlanTree, key: str | None, source_keys: Mapping[str, str | None], floats: bool, hidden: bool) -> Modes:
     holds: list[Mode] = []
     reasons: dict[str, str] = {}
     try:
@@ -139,7 +139,7 @@ def _decided(plan: Tree, key: str | None, source_keys: Mapping[str, str | None],
     return Modes(tuple(holds), MappingProxyType(reasons))
 
 
-def _keys(plan: Tree, key: str | None, source_keys: Mapping[str, str | None]) -> tuple[str, Mapping[str, str]]:
+def _keys(plan: PlanTree, key: str | None, source_keys: Mapping[str, str | None]) -> tuple[str, Mapping[str, str]]:
     if key is None:
         raise Not("the derived table's key is not a single column")
     names = dict.fromkeys(view_name(tree).lower() for tree in plan.walk() if tree.kind == "View")

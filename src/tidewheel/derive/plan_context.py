@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from tidewheel.derive.conditions import Narrow, narrowing, parts
 from tidewheel.derive.plan_names import timed_fields
-from tidewheel.derive.plan_tree import PlanError, Tree
+from tidewheel.derive.plan_tree import PlanError, PlanTree
 from tidewheel.derive.row_sets import Out, Rows
+from tidewheel.derive.time_conditions import Narrow, narrowing, parts
 from tidewheel.derive.time_expressions import Evaluator, Resolve
 from tidewheel.derive.time_values import Attr, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class PlanScope:
     """One walk through a part of a plan; a part that is walked twice has two."""
 
     number: int
-    outer: Scope | None = None
+    outer: PlanScope | None = None
 
 
 class PlanContext:
@@ -31,13 +31,13 @@ class PlanContext:
         self._evaluator = Evaluator(self.notes)
         self._numbers = count()
 
-    def scope(self, outer: Scope | None = None) -> Scope:
+    def scope(self, outer: PlanScope | None = None) -> PlanScope:
         """Of another walk, through a subquery of an outer one if that is given."""
-        return Scope(next(self._numbers), outer)
+        return PlanScope(next(self._numbers), outer)
 
-    def resolve(self, scope: Scope) -> Resolve:
-        def resolve(tree: Tree) -> tuple[Attr, int | None] | None:
-            where: Scope | None = scope
+    def resolve(self, scope: PlanScope) -> Resolve:
+        def resolve(tree: PlanTree) -> tuple[Attr, int | None] | None:
+            where: PlanScope | None = scope
             if tree.kind == "OuterReference":
                 inner = tree.tree("e")
                 if inner is None:
@@ -50,14 +50,14 @@ class PlanContext:
 
         return resolve
 
-    def parts(self, tree: Tree, scope: Scope) -> dict[tuple[str, ...], Value]:
+    def parts(self, tree: PlanTree, scope: PlanScope) -> dict[tuple[str, ...], Value]:
         """What is known of an expression, by fields if it is a struct."""
         return parts(self._evaluator, tree, self.resolve(scope))
 
-    def narrow(self, conditions: list[Tree | None], scope: Scope) -> Narrow:
+    def narrow(self, conditions: list[PlanTree | None], scope: PlanScope) -> Narrow:
         return narrowing(self._evaluator, [one for one in conditions if one is not None], self.resolve(scope))
 
-    def out(self, tree: Tree, scope: Scope) -> Out:
+    def out(self, tree: PlanTree, scope: PlanScope) -> Out:
         """The column that a named expression makes."""
         if tree.id is None:
             raise PlanError(f"{tree.kind} makes no column")
@@ -74,6 +74,6 @@ class PlanContext:
         self.scales.update((new.attr, self.scales[old.attr]) for new, old in zip(outs, rows.outs, strict=True) if old.attr in self.scales)
         return rows.known_as(outs, self.scales)
 
-    def moved(self, rows: Rows, scope: Scope) -> Rows:
+    def moved(self, rows: Rows, scope: PlanScope) -> Rows:
         """Rows of another scope, whose columns come out in this one."""
         return self.known_as(rows, [Out(out.name, (scope.number, out.attr[1]), out.fields) for out in rows.outs])

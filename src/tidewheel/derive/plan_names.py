@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidewheel.derive.plan_tree import PlanError, Tree
+from tidewheel.derive.plan_tree import PlanError, PlanTree
 
 _WRAPPERS = ("Alias", "KnownNullable", "KnownNotNull")
 _TIMED = ("timestamp", "timestamp_ntz", "date", "long", "integer")
 
 
-def view_name(tree: Tree) -> str:
+def view_name(tree: PlanTree) -> str:
     """Of the view that stands for a source."""
     desc = tree.field("desc")
     identifier = desc.get("identifier") if isinstance(desc, dict) else None
@@ -17,7 +17,7 @@ def view_name(tree: Tree) -> str:
     return str(identifier["table"])
 
 
-def view_columns(view: Tree) -> list[Tree]:
+def view_columns(view: PlanTree) -> list[PlanTree]:
     """The columns of a source: those of the relation that its view is."""
     tree = view
     while tree.children:
@@ -29,14 +29,14 @@ def view_columns(view: Tree) -> list[Tree]:
     raise PlanError("a source without columns")
 
 
-def unwrapped(tree: Tree) -> Tree:
+def unwrapped(tree: PlanTree) -> PlanTree:
     """Without names and what else changes no value."""
     while tree.kind in _WRAPPERS:
         tree = tree.children[0]
     return tree
 
 
-def timed_fields(tree: Tree) -> tuple[str, ...] | None:
+def timed_fields(tree: PlanTree) -> tuple[str, ...] | None:
     """Where times can be in a column: None, if it may be one itself; else the fields of a struct, all or none."""
     tree = unwrapped(tree)
     if tree.kind == "CreateNamedStruct":
@@ -47,13 +47,13 @@ def timed_fields(tree: Tree) -> tuple[str, ...] | None:
     return tuple(str(one.get("name")) for one in fields or ())
 
 
-def window_function(made: Tree) -> str:
+def window_function(made: PlanTree) -> str:
     """The function of a window expression, as people write it."""
     found = next((one for one in made.walk() if one.kind == "WindowExpression"), None)
     return f"{function_name(found.children[0] if found is not None else made)}() OVER (…)"
 
 
-def function_name(tree: Tree) -> str:
+def function_name(tree: PlanTree) -> str:
     """Of an expression: its class, as SQL would say it."""
     if tree.kind == "AggregateExpression":
         tree = tree.children[0]

@@ -26,7 +26,7 @@ UNREADABLE = (PlanError, LookupError, TypeError, AttributeError, ValueError, Rec
 """What comes of a plan that has another form than those known: Spark decides on forms, and a newer one may have others."""
 
 
-class Tree:
+class PlanTree:
     """A node with its children: of a plan, or of an expression. Never changed."""
 
     __slots__ = ("_fields", "children", "full_name", "kind")
@@ -37,7 +37,7 @@ class Tree:
             self.full_name = str(node["class"])
             self.kind = self.full_name.rsplit(".", 1)[-1]
             self._fields: dict[str, Any] = node
-            self.children: tuple[Tree, ...] = tuple(Tree(nodes) for _ in range(node["num-children"]))
+            self.children: tuple[PlanTree, ...] = tuple(PlanTree(nodes) for _ in range(node["num-children"]))
         except (StopIteration, KeyError, TypeError) as e:
             raise PlanError(f"a node of the plan cannot be read: {e!r}") from None
 
@@ -45,11 +45,11 @@ class Tree:
         """A field as it stands in the JSON."""
         return self._fields.get(name)
 
-    def tree(self, name: str) -> Tree | None:
+    def tree(self, name: str) -> PlanTree | None:
         """A field that is a tree."""
         return _as_tree(self._fields.get(name))
 
-    def trees(self, name: str) -> list[Tree]:
+    def trees(self, name: str) -> list[PlanTree]:
         """A field that is a list of trees; children among them by their index."""
         found = []
         for value in self._fields.get(name) or ():
@@ -61,7 +61,7 @@ class Tree:
                 raise PlanError(f"{name} of {self.kind} is no list of trees")
         return found
 
-    def rows(self, name: str) -> list[list[Tree]]:
+    def rows(self, name: str) -> list[list[PlanTree]]:
         """A field that is a list of lists of trees."""
         return [[tree for value in row if (tree := _as_tree(value)) is not None] for row in self._fields.get(name) or ()]
 
@@ -90,12 +90,12 @@ class Tree:
         text = value.get("object") or value.get("product-class") if isinstance(value, dict) else value
         return str(text or "").rsplit(".", 1)[-1].removesuffix("$")
 
-    def fields(self) -> Iterator[Tree]:
+    def fields(self) -> Iterator[PlanTree]:
         """The trees in its fields, that are no children, in order."""
         for value in self._fields.values():
             yield from _inside(value)
 
-    def walk(self) -> Iterator[Tree]:
+    def walk(self) -> Iterator[PlanTree]:
         """Itself and all trees in it, fields first: each before what it holds."""
         todo = [self]
         while todo:
@@ -103,7 +103,7 @@ class Tree:
             yield tree
             todo.extend(reversed([*tree.fields(), *tree.children]))
 
-    def below(self) -> Iterator[Tree]:
+    def below(self) -> Iterator[PlanTree]:
         """Itself and its children, and theirs: only what Spark computes."""
         todo = [self]
         while todo:
@@ -112,7 +112,7 @@ class Tree:
             todo.extend(reversed(tree.children))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tree) and self._fields == other._fields and self.children == other.children
+        return isinstance(other, PlanTree) and self._fields == other._fields and self.children == other.children
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -120,7 +120,7 @@ class Tree:
         return f"{self.kind}({', '.join(map(repr, self.children))})"
 
 
-def parse(plan_json: str) -> Tree:
+def parse(plan_json: str) -> PlanTree:
     """The tree of a plan. PlanError, if it is none."""
     if len(plan_json) > MOST:
         raise PlanError(
@@ -138,7 +138,7 @@ def parse(plan_json: str) -> Tree:
     return tree
 
 
-def subqueries(expression: Tree) -> Iterator[Tree]:
+def subqueries(expression: PlanTree) -> Iterator[PlanTree]:
     """The subqueries in an expression, but not those inside them: nodes with a field `plan`. PlanError for a plan anywhere else."""
     todo = [expression]
     while todo:
@@ -152,29 +152,29 @@ def subqueries(expression: Tree) -> Iterator[Tree]:
             todo.extend(reversed([*tree.fields(), *tree.children]))
 
 
-def integer(tree: Tree) -> int | None:
+def integer(tree: PlanTree) -> int | None:
     """A whole number that is written down: 5, -5, CAST(5 AS BIGINT)."""
     value = _literal(tree, ("long", "integer", "short", "byte"))
     return value if isinstance(value, int) else None
 
 
-def interval(tree: Tree) -> int | None:
+def interval(tree: PlanTree) -> int | None:
     """A day-time interval that is written down, in microseconds. None for months, which have no length, and for anything else."""
     return _literal(tree, ("interval second", "interval minute", "interval hour", "interval day"))
 
 
-def text(tree: Tree) -> str | None:
+def text(tree: PlanTree) -> str | None:
     value = tree.field("value")
     return str(value) if tree.kind == "Literal" and value is not None and tree.type == "string" else None
 
 
-def is_null(tree: Tree) -> bool:
+def is_null(tree: PlanTree) -> bool:
     while tree.kind in ("Cast", "Alias"):
         tree = tree.children[0]
     return tree.kind == "Literal" and tree.field("value") is None
 
 
-def _literal(tree: Tree, types: tuple[str, ...]) -> int | None:
+def _literal(tree: PlanTree, types: tuple[str, ...]) -> int | None:
     if tree.kind == "UnaryMinus":
         value = _literal(tree.children[0], types)
         return None if value is None else -value
@@ -201,17 +201,17 @@ def _is_tree(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "num-children" in value[0]
 
 
-def _as_tree(value: Any) -> Tree | None:
+def _as_tree(value: Any) -> PlanTree | None:
     if not _is_tree(value):
         return None
     nodes = iter(value)
-    tree = Tree(nodes)
+    tree = PlanTree(nodes)
     if next(nodes, None) is not None:
         raise PlanError(f"nodes are left over after {tree.kind}")
     return tree
 
 
-def _inside(value: Any) -> Iterator[Tree]:
+def _inside(value: Any) -> Iterator[PlanTree]:
     if (tree := _as_tree(value)) is not None:
         yield tree
     elif isinstance(value, list):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidewheel.derive.conditions import Narrow
 from tidewheel.derive.facts import Branch, Fact, beside, is_value, same
+from tidewheel.derive.time_conditions import Narrow
 from tidewheel.derive.time_values import Attr, Value
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidewheel.derive.ends import End
-from tidewheel.derive.plan_tree import Tree, integer, interval, is_null, text
+from tidewheel.derive.plan_tree import PlanTree, integer, interval, is_null, text
 from tidewheel.derive.time_values import DAY, HOUR, MICRO, MINUTE, SCALES, SECOND, Arm, Attr, Value, one_of
 from tidewheel.derive.zones import CHANGE, OFFSET, is_utc, set_back
 
-Resolve = Callable[[Tree], tuple[Attr, int | None] | None]
+Resolve = Callable[[PlanTree], tuple[Attr, int | None] | None]
 """The attribute that an AttributeReference or OuterReference means here, and what it counts; None: neither is known."""
 
 _UNITS = {
@@ -35,7 +35,7 @@ class Evaluator:
     def __init__(self, notes: list[str]) -> None:
         self.notes = notes
 
-    def value(self, tree: Tree, resolve: Resolve) -> Value | None:
+    def value(self, tree: PlanTree, resolve: Resolve) -> Value | None:
         rule = _RULES.get(tree.kind)
         if rule is not None:
             return rule(self, tree, resolve)
@@ -43,7 +43,7 @@ class Evaluator:
             return self.value(tree.children[0], resolve)
         return None
 
-    def arms(self, trees: Sequence[Tree], resolve: Resolve, sure: bool = True) -> Value | None:
+    def arms(self, trees: Sequence[PlanTree], resolve: Resolve, sure: bool = True) -> Value | None:
         """The value that is one of several, those that are null left out."""
         there = [self.value(tree, resolve) for tree in trees if not is_null(tree)]
         known = [value for value in there if value is not None]
@@ -52,7 +52,7 @@ class Evaluator:
             return found
         return replace(found, sure=False)
 
-    def field(self, struct: Tree, name: str, resolve: Resolve) -> Value | None:
+    def field(self, struct: PlanTree, name: str, resolve: Resolve) -> Value | None:
         """A field of a column that is a struct."""
         value = self.value(struct, resolve)
         type_ = struct.type
@@ -68,7 +68,7 @@ class Evaluator:
             self.notes.append(said)
 
 
-def _attribute(_: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _attribute(_: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     found = resolve(tree)
     if found is None:
         return None
@@ -82,11 +82,11 @@ def _column(attr: Attr, type_: object, scale: int | None = None) -> Value:
     return Value((Arm(attr),), known, SCALES.get(known, scale))
 
 
-def _child(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _child(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     return e.value(tree.children[0], resolve)
 
 
-def _precise(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _precise(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     if tree.children[0].kind == tree.kind:
         raise SessionWindow
     value, to = _child(e, tree, resolve), str(tree.field("toType"))
@@ -95,7 +95,7 @@ def _precise(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.as_type(to) if to in ("timestamp", "timestamp_ntz") else value.number(MICRO) if to == "long" else None
 
 
-def _field(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _field(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     of, name = tree.children[0], tree.name
     if of.kind == "CreateNamedStruct":
         pairs = {text(key): value for key, value in zip(of.children[::2], of.children[1::2], strict=True)}
@@ -106,7 +106,7 @@ def _field(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
 # ---- casts --------------------------------------------------------------------------------------------------
 
 
-def _cast(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _cast(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value, to = _child(e, tree, resolve), tree.type
     if value is None or value.scale is None:
         return None
@@ -132,7 +132,7 @@ def _to_date(value: Value, utc: bool) -> Value | None:
     return (value.floored(DAY) if exact else value.shifted(-OFFSET - DAY, OFFSET)).as_type("date")
 
 
-def _parse_to_date(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _parse_to_date(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     """to_date(x): a cast, unless there is a format, which is for text."""
     return _cast(e, tree, resolve) if len(tree.children) == 1 else None
 
@@ -140,7 +140,7 @@ def _parse_to_date(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
 # ---- buckets ------------------------------------------------------------------------------------------------
 
 
-def _trunc(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _trunc(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     stamp = tree.kind == "TruncTimestamp"
     unit, of = (tree.children[0], tree.children[1]) if stamp else (tree.children[1], tree.children[0])
     word, value = str(text(unit) or "").upper(), e.value(of, resolve)
@@ -157,7 +157,7 @@ def _trunc(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.shifted(-width - set_back(zone), 0)
 
 
-def _time_bucket(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _time_bucket(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     size, of, origin = tree.children
     width, value = interval(size), e.value(of, resolve)
     if width is None:
@@ -169,7 +169,7 @@ def _time_bucket(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.floored(width * MICRO, int(origin.field("value")) * MICRO)
 
 
-def _subtract(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _subtract(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     left, right = tree.children
     grid = _remainder(left, right)
     if grid is None:
@@ -180,7 +180,7 @@ def _subtract(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.floored(grid[0] * value.scale, grid[1] * value.scale)
 
 
-def _remainder(x: Tree, tree: Tree) -> tuple[int, int] | None:
+def _remainder(x: PlanTree, tree: PlanTree) -> tuple[int, int] | None:
     """(m, o), if the second is (x − o) modulo m, never negative: as window() writes it, or pmod()."""
     if tree.kind == "Pmod" and tree.children[0] == x:
         width = integer(tree.children[1])
@@ -201,7 +201,7 @@ def _remainder(x: Tree, tree: Tree) -> tuple[int, int] | None:
 # ---- arithmetic ---------------------------------------------------------------------------------------------
 
 
-def _plus(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _plus(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     left, right = tree.children
     number = integer(right)
     if number is None and tree.kind == "Add" and integer(left) is not None:
@@ -212,7 +212,7 @@ def _plus(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.shifted(number * value.scale * (1 if tree.kind == "Add" else -1))
 
 
-def _add_interval(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _add_interval(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value, micros = _child(e, tree, resolve), interval(tree.children[1])
     if value is None or value.type == "number":
         return None
@@ -226,7 +226,7 @@ def _add_interval(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.shifted(micros * MICRO - spread, micros * MICRO + spread)
 
 
-def _timestamp_add(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _timestamp_add(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     number, width, value = integer(tree.children[0]), _UNITS.get(str(tree.field("unit")).upper()), e.value(tree.children[1], resolve)
     if number is None or width is None or value is None or not value.type.startswith("timestamp"):
         return None
@@ -234,7 +234,7 @@ def _timestamp_add(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.shifted(number * width - spread, number * width + spread)
 
 
-def _days(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _days(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value, days = _child(e, tree, resolve), integer(tree.children[1])
     if value is None or days is None or value.type != "date":
         return None
@@ -245,7 +245,7 @@ _UNIX = {"UnixMicros": MICRO, "UnixMillis": 10**6, "UnixSeconds": SECOND, "UnixD
 _FROM_UNIX = {"MicrosToTimestamp": MICRO, "MillisToTimestamp": 10**6, "SecondsToTimestamp": SECOND}
 
 
-def _unix(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _unix(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value, unit = _child(e, tree, resolve), _UNIX.get(tree.kind, SECOND)
     if value is None or value.type == "number" or value.type == "date" and tree.kind != "UnixDate":
         return None
@@ -256,25 +256,25 @@ def _unix(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.floored(unit).number(unit)
 
 
-def _from_unix(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _from_unix(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value = _child(e, tree, resolve)
     fits = value is not None and value.type == "number" and value.scale == _FROM_UNIX[tree.kind] and value.whole
     return value.as_type("timestamp") if value is not None and fits else None
 
 
-def _from_unix_date(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _from_unix_date(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value = _child(e, tree, resolve)
     return value.as_type("date") if value is not None and value.type == "number" and value.scale == DAY and value.whole else None
 
 
-def _divide(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _divide(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value, by = _child(e, tree, resolve), integer(tree.children[1])
     if value is None or value.scale is None or value.scale < MICRO or by is None or by <= 0:
         return None
     return value.number(value.scale * by, whole=False)
 
 
-def _multiply(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _multiply(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     left, right = tree.children
     by = integer(right)
     if by is None:
@@ -285,7 +285,7 @@ def _multiply(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.number(value.scale // by)
 
 
-def _floor(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _floor(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     value = _child(e, tree, resolve)
     if value is None or value.scale is None or len(tree.children) > 1:
         return None
@@ -293,7 +293,7 @@ def _floor(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
     return value.then(End(value.scale, 0, up)).number(value.scale)
 
 
-def _div(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _div(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     if _child(e, tree, resolve) is not None:
         e.note("`div`, which rounds towards 1970: write floor(… / …), or time_bucket()")
     return None
@@ -302,28 +302,28 @@ def _div(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
 # ---- one of several -----------------------------------------------------------------------------------------
 
 
-def _any(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _any(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     return e.arms(tree.children, resolve)
 
 
-def _if(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _if(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     return e.arms(tree.children[1:], resolve)
 
 
-def _case(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _case(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     count = len(tree.field("branches") or ())
     rest = tree.tree("elseValue")
     arms = [tree.children[2 * i + 1] for i in range(count)] + ([rest] if rest is not None else [])
     return e.arms(arms, resolve, sure=rest is not None)
 
 
-def _explode(e: Evaluator, tree: Tree, resolve: Resolve) -> Value | None:
+def _explode(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Value | None:
     """One of the times from the first to the last of a sequence, whichever is the earlier."""
     sequence = tree.children[0]
     return e.arms(sequence.children[:2], resolve) if sequence.kind == "Sequence" else None
 
 
-_RULES: dict[str, Callable[[Evaluator, Tree, Resolve], Value | None]] = {
+_RULES: dict[str, Callable[[Evaluator, PlanTree, Resolve], Value | None]] = {
     "AttributeReference": _attribute,
     "OuterReference": _attribute,
     **dict.fromkeys(("Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized", "NormalizeNaNAndZero"), _child),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidewheel.derive.facts import Branch, Fact, at_least, equal
-from tidewheel.derive.plan_context import PlanContext, Scope
-from tidewheel.derive.plan_tree import Tree, integer, interval
+from tidewheel.derive.plan_context import PlanContext, PlanScope
+from tidewheel.derive.plan_tree import PlanTree, integer, interval
 from tidewheel.derive.time_values import DAY, MICRO, Value
 from tidewheel.derive.zones import CHANGE, is_utc
 
 
-def tied(context: PlanContext, spec: Tree, mine: Scope, theirs: Scope) -> Callable[[Branch], Branch]:
+def tied(context: PlanContext, spec: PlanTree, mine: PlanScope, theirs: PlanScope) -> Callable[[Branch], Branch]:
     """Adds to a row of one scope, beside a row of the other, that the second is in the window of the first."""
     equals = []
     for key in spec.trees("partitionSpec"):
@@ -32,7 +32,7 @@ def tied(context: PlanContext, spec: Tree, mine: Scope, theirs: Scope) -> Callab
     return tie
 
 
-def _frame(context: PlanContext, spec: Tree, mine: Scope, theirs: Scope) -> list[tuple[Value, Value, int]]:
+def _frame(context: PlanContext, spec: PlanTree, mine: PlanScope, theirs: PlanScope) -> list[tuple[Value, Value, int]]:
     """Of RANGE BETWEEN …: the first is at least the second and an amount. ROWS say nothing about times."""
     frame, order = spec.children[spec.field("frameSpecification")], spec.trees("orderSpec")
     if frame.kind != "SpecifiedWindowFrame" or frame.object_name("frameType") != "RangeFrame" or len(order) != 1:
@@ -52,7 +52,7 @@ def _frame(context: PlanContext, spec: Tree, mine: Scope, theirs: Scope) -> list
     return found
 
 
-def _offset(end: Tree, of: Value, spread: int) -> int | None:
+def _offset(end: PlanTree, of: Value, spread: int) -> int | None:
     """An end of a frame, in nanoseconds; None: unbounded, or not written down. Days of a time zone are longer or shorter by `spread`."""
     if end.kind == "CurrentRow$":
         return 0

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidewheel.derive.plan_text import normalised, relations, writes
 from tidewheel.derive.plan_tree import PlanError
+from tidewheel.derive.plan_words import normalised, relations, writes
 from tidewheel.errors import SchemaError, SparkError
 from tidewheel.model.schema import nearest
 from tidewheel.spark.jvm import active_session, is_classic, is_command, is_deterministic, parsed_json, plan_json, set_active_session

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.unit.plans.definitions import DEFINITIONS, TABLES, Definition
-from tidewheel.derive.plan_text import normalised
+from tidewheel.derive.plan_words import normalised
 from tidewheel.spark.analysed import PINNED, Analysed, analyse_function, analyse_sql
 
 FILE = Path(__file__).parent / "plans.json.gz"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidewheel.derive.plan_tree import PlanError, Tree, parse
+from tidewheel.derive.plan_tree import PlanError, PlanTree, parse
 
 _EXPR_ID = "org.apache.spark.sql.catalyst.expressions.ExprId"
 _NOISE = frozenset({"qualifier", "nonInheritableMetadataKeys", "explicitMetadata", "metadata", "origin"})
@@ -50,7 +50,7 @@ def writes(parsed_json: str) -> str | None:
     return next((tree.kind for tree in parse(parsed_json).walk() if tree.kind.endswith("Statement")), None)
 
 
-def _relations(tree: Tree, hidden: frozenset[str], found: dict[tuple[str, ...], None]) -> None:
+def _relations(tree: PlanTree, hidden: frozenset[str], found: dict[tuple[str, ...], None]) -> None:
     if tree.kind == "UnresolvedRelation":
         text = str(tree.field("multipartIdentifier"))
         if not (text.startswith("[") and text.endswith("]")):
@@ -61,7 +61,7 @@ def _relations(tree: Tree, hidden: frozenset[str], found: dict[tuple[str, ...], 
         return
     if tree.kind == "UnresolvedWith":
         for named in tree.field("cteRelations") or ():
-            common, body = str(named["_1"]).lower(), Tree(iter(named["_2"]))
+            common, body = str(named["_1"]).lower(), PlanTree(iter(named["_2"]))
             _relations(body, hidden | {common} if tree.field("allowRecursion") else hidden, found)
             hidden |= {common}
     inside = () if tree.kind == "UnresolvedWith" else tree.fields()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tidewheel.derive.facts import Branch, Fact, at_least, equal, step
-from tidewheel.derive.plan_tree import Tree, integer, interval
+from tidewheel.derive.plan_tree import PlanTree, integer, interval
 from tidewheel.derive.time_expressions import Evaluator, Resolve
 from tidewheel.derive.time_values import MICRO, Value
 from tidewheel.derive.zones import is_utc
@@ -17,7 +17,7 @@ _FLIPPED = {"LessThan": "GreaterThan", "LessThanOrEqual": "GreaterThanOrEqual"}
 _COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", *_FLIPPED)
 
 
-def conjuncts(condition: Tree | None) -> Iterator[Tree]:
+def conjuncts(condition: PlanTree | None) -> Iterator[PlanTree]:
     """Conditions all of which must be true."""
     if condition is None:
         return
@@ -28,7 +28,7 @@ def conjuncts(condition: Tree | None) -> Iterator[Tree]:
         yield condition
 
 
-def parts(e: Evaluator, tree: Tree, resolve: Resolve) -> dict[tuple[str, ...], Value]:
+def parts(e: Evaluator, tree: PlanTree, resolve: Resolve) -> dict[tuple[str, ...], Value]:
     """What is known of a value, by fields if it is a struct: {(): value}, or {("start",): value, …}."""
     while tree.kind in ("Alias", "KnownNullable", "KnownNotNull"):
         tree = tree.children[0]
@@ -50,7 +50,7 @@ def parts(e: Evaluator, tree: Tree, resolve: Resolve) -> dict[tuple[str, ...], V
     return found
 
 
-def narrowing(e: Evaluator, conditions: list[Tree], resolve: Resolve) -> Narrow:
+def narrowing(e: Evaluator, conditions: list[PlanTree], resolve: Resolve) -> Narrow:
     """Of rows that meet all of these."""
     compared = [pair for condition in conditions for one in conjuncts(condition) for pair in _comparisons(e, one, resolve)]
 
@@ -78,7 +78,7 @@ _Comparison = tuple[str, Value, Value, int]
 """left = right, or left ≥ right + more."""
 
 
-def _comparisons(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Comparison]:
+def _comparisons(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Iterator[_Comparison]:
     if tree.kind == "Between":
         for one in conjuncts(tree.children[0]):
             yield from _within(e, one, resolve)
@@ -89,7 +89,7 @@ def _comparisons(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Compar
         yield from _compared(e, _FLIPPED.get(tree.kind, tree.kind), left, right, resolve)
 
 
-def _within(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Comparison]:
+def _within(e: Evaluator, tree: PlanTree, resolve: Resolve) -> Iterator[_Comparison]:
     """BETWEEN, as Spark computes it: WITH x AS input, x ≥ lower AND x ≤ upper. Its fields `input`, `lower` and `upper` must not be read:
     where Spark gives the attributes of a table that is read twice other numbers, the old ones stay there."""
     if tree.kind != "With":
@@ -102,7 +102,7 @@ def _within(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Comparison]
                 yield from _compared(e, "GreaterThanOrEqual", *pair, resolve)
 
 
-def _compared(e: Evaluator, kind: str, left: Tree, right: Tree, resolve: Resolve) -> Iterator[_Comparison]:
+def _compared(e: Evaluator, kind: str, left: PlanTree, right: PlanTree, resolve: Resolve) -> Iterator[_Comparison]:
     difference = _difference(e, kind, left, right, resolve)
     if difference:
         yield from difference
@@ -113,7 +113,7 @@ def _compared(e: Evaluator, kind: str, left: Tree, right: Tree, resolve: Resolve
             yield kind, mine[path], theirs[path], 0
 
 
-def _difference(e: Evaluator, kind: str, left: Tree, right: Tree, resolve: Resolve) -> list[_Comparison]:
+def _difference(e: Evaluator, kind: str, left: PlanTree, right: PlanTree, resolve: Resolve) -> list[_Comparison]:
     """a − b ≥ 90 s, and 90 s ≥ a − b: of timestamps, or of numbers that count the same."""
     for minus, number, is_left in ((left, right, True), (right, left, False)):
         while minus.kind == "Cast" and str(minus.type).startswith("interval"):
