@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import tidewheel as tw
 from tests.conftest import examples
 from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe, Row, counted, recipe, rows_of, table_of
-from tidewheel.engine.compute import SourceRows
+from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
 from tidewheel.engine.refresher import clipped, refresh
 from tidewheel.engine.source_reading import RefreshReads, SourceGone
@@ -47,6 +47,7 @@ class DerivedMachine(RuleBasedStateMachine):
         self.folder = tempfile.mkdtemp(prefix="tidewheel-derived-")
         self.roots = 0
         self.duck = DuckCompute()
+        self.compute: Compute = self.duck
         self.bases = {name: BaseOracle() for name in BASES}
         self.recipes: dict[str, Recipe] = {}
         self.seen: dict[str, dict[int, list[Row]]] = {}
@@ -132,7 +133,7 @@ class DerivedMachine(RuleBasedStateMachine):
     def refresh_all(self) -> None:
         """A whole pass, after which nothing is stale and everything is as if it were computed from scratch."""
         assert self.wh is not None
-        self.pass_over(self.duck)
+        self.pass_over(self.compute)
         rows = {name: oracle.at(1 << 61) for name, oracle in self.bases.items()}
         for name, made in self.recipes.items():
             rows[name] = made.rows(*(rows[source] for source in made.sources))
@@ -140,7 +141,7 @@ class DerivedMachine(RuleBasedStateMachine):
             assert counted(found) == counted(rows[name]), name
             assert self.plan(name) is None
 
-    def pass_over(self, compute: DuckCompute, names: Sequence[str] | None = None, **how: Any) -> None:
+    def pass_over(self, compute: Compute, names: Sequence[str] | None = None, **how: Any) -> None:
         assert self.wh is not None
         for name in self.recipes if names is None else names:  # one after the other: each generation is to be seen
             report = refresh(engine_of(self.wh), compute, [name], **how)
@@ -152,7 +153,7 @@ class DerivedMachine(RuleBasedStateMachine):
     @rule(times=st.integers(1, 3), few=st.sampled_from([1, 4]), taken=st.booleans())
     def follow(self, times: int, few: int, taken: bool) -> None:
         """A pass after each small change: this is what incremental modes are for."""
-        self.pass_over(self.duck)
+        self.pass_over(self.compute)
         for _ in range(times):
             base = self.rng.choice(BASES)
             self.insert(base, few, True)
@@ -167,7 +168,7 @@ class DerivedMachine(RuleBasedStateMachine):
     @rule(full=st.booleans(), narrow=st.booleans())
     def refresh_one(self, full: bool, narrow: bool) -> None:
         lo = self.rng.randint(0, 4 * DAY)
-        self.pass_over(self.duck, [self.rng.choice(list(self.recipes))], full=full, time=(lo, lo + DAY) if narrow else None)
+        self.pass_over(self.compute, [self.rng.choice(list(self.recipes))], full=full, time=(lo, lo + DAY) if narrow else None)
 
     @rule(base=st.sampled_from(BASES), many=st.sampled_from([1, 30]))
     def refresh_while_rows_come(self, base: str, many: int) -> None:
@@ -221,7 +222,7 @@ class DerivedMachine(RuleBasedStateMachine):
             reading = RefreshReads(engine)
             sources = {read.table: reading.source(read) for read in plan.sources}
             definition = Definition(SPARK_SQL, self.recipes[plan.table].sql, "", (plan.mode,))
-            rows = clipped(self.duck.run(definition, sources), engine.table(plan.table).spec, plan.intervals)
+            rows = clipped(self.compute.run(definition, sources), engine.table(plan.table).spec, plan.intervals)
             delivery = CommitRefresh(plan, None, rows.num_rows, time.time())
             first = engine.table(plan.table).give(delivery, rows)
             if twice:

@@ -12,15 +12,18 @@ PLANS = recorded()
 
 WANTED = {
     "append keys": "filter shift shift_mixed timestampadd dateadd shift_month explode explode_back union rounded now random ordered",
-    "append": "local_shift unpivot union_swapped union_hours",
+    "append": "union_null local_shift unpivot union_swapped union_hours",
     "merge keys": "trunc_hour trunc_aware tumbling sliding time_bucket_origin to_date_function no_time max_time merge_filtered "
     "average_with_parts renamed",
     "merge": "trunc_week to_date floor_unix floor_unix_seconds unix_pmod unix_div trunc_month local_day distinct pipe",
-    "keys": "time_bucket having cte cte_twice except intersect band_join band_left band_difference band_far_side one_sided three_way "
+    "keys": "anti_outer not_in_ts "
+    "time_bucket having cte cte_twice except intersect band_join band_left band_difference band_far_side one_sided three_way "
     "bucket_join description lookup semi exists not_exists in_keys in_times not_in_times scalar scalar_band asof asof_band asof_far_side "
     "range_frame range_descending range_over_hours rows_frame lag lag_in_hour first_of_hour running session windowed count_distinct "
     "float_sum average computed keys_nested",
-    "": "grouping_sets pivot full_outer full_outer_band right_outer exists_self lateral lag_in_null_hour mapped grouped limit first "
+    "": "intersect_null null_safe full_using left_coalesce group_coalesce sliding_self cube_day range_nullable rank_next "
+    "max_join agg_of_left between_twice exists_twice "
+    "grouping_sets pivot full_outer full_outer_band right_outer exists_self lateral lag_in_null_hour mapped grouped limit first "
     "not_by_key cte_merged",
 }
 NAMES = {Append: "append", Merge: "merge", Keys: "keys"}

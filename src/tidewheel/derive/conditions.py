@@ -80,15 +80,26 @@ _Comparison = tuple[str, Value, Value, int]
 
 def _comparisons(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Comparison]:
     if tree.kind == "Between":
-        given, lower, upper = tree.tree("input"), tree.tree("lower"), tree.tree("upper")
-        if given is not None and lower is not None and upper is not None:
-            yield from _compared(e, "GreaterThanOrEqual", given, lower, resolve)
-            yield from _compared(e, "GreaterThanOrEqual", upper, given, resolve)
+        for one in conjuncts(tree.children[0]):
+            yield from _within(e, one, resolve)
     elif tree.kind in _COMPARED and len(tree.children) == 2:
         left, right = tree.children
         if tree.kind in _FLIPPED:
             left, right = right, left
         yield from _compared(e, _FLIPPED.get(tree.kind, tree.kind), left, right, resolve)
+
+
+def _within(e: Evaluator, tree: Tree, resolve: Resolve) -> Iterator[_Comparison]:
+    """BETWEEN, as Spark computes it: WITH x AS input, x ≥ lower AND x ≤ upper. Its fields `input`, `lower` and `upper` must not be read:
+    where Spark gives the attributes of a table that is read twice other numbers, the old ones stay there."""
+    if tree.kind != "With":
+        yield from _comparisons(e, tree, resolve)
+    elif len(tree.children) == 2 and tree.children[1].kind == "CommonExpressionDef":
+        given = tree.children[1].children[0]
+        for one in conjuncts(tree.children[0]):
+            if one.kind in ("GreaterThanOrEqual", "LessThanOrEqual") and one.children[0].kind == "CommonExpressionRef":
+                pair = (given, one.children[1]) if one.kind == "GreaterThanOrEqual" else (one.children[1], given)
+                yield from _compared(e, "GreaterThanOrEqual", *pair, resolve)
 
 
 def _compared(e: Evaluator, kind: str, left: Tree, right: Tree, resolve: Resolve) -> Iterator[_Comparison]:

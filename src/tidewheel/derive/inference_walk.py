@@ -275,7 +275,7 @@ class Walker:
         rows = self._walk(tree.children[0], scope)
         specs: list[Tree] = []
         for made in tree.trees("windowExpressions"):
-            spec = next((one for one in made.walk() if one.kind == "WindowSpecDefinition"), None)
+            spec = next((one for one in made.below() if one.kind == "WindowSpecDefinition"), None)
             if spec is None:
                 raise PlanError("a window function without a window")
             out = self._in.out(made, scope)

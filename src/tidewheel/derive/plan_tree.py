@@ -2,7 +2,8 @@
 
 The JSON of a tree is a list of its nodes in preorder, each with the number of its children. Fields of a node that are trees, too, but no
 children (the list of a projection, the plan of a subquery), hold such lists in turn. Fields that are children hold a child's index, and
-two equal children have one index: go by the place of children, not by these fields.
+two equal children have one index: go by the place of children, not by these fields. Trees in fields of an *expression* that stands for
+another (BETWEEN, try_…: it has a field `replacement`) may be out of date: only its child is what Spark computes.
 """
 
 from __future__ import annotations
@@ -101,6 +102,14 @@ class Tree:
             tree = todo.pop()
             yield tree
             todo.extend(reversed([*tree.fields(), *tree.children]))
+
+    def below(self) -> Iterator[Tree]:
+        """Itself and its children, and theirs: only what Spark computes."""
+        todo = [self]
+        while todo:
+            tree = todo.pop()
+            yield tree
+            todo.extend(reversed(tree.children))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and self._fields == other._fields and self.children == other.children

@@ -325,6 +325,75 @@ DEFINITIONS: dict[str, Definition] = {
         "SELECT plate, session_window.start ts, count(*) n FROM taxi GROUP BY plate, session_window(ts, '15 minutes')",
         {"": "!session_window()"},
     ),
+    # ---- nulls, and rows that are missing --------------------------------------------------------------------
+    "anti_outer": Definition(
+        "SELECT a.plate, a.ts FROM taxi a LEFT JOIN taxi2 b ON a.plate=b.plate AND b.ts BETWEEN a.ts - INTERVAL 20 MINUTES AND a.ts WHERE b.ts IS NULL",
+        {"taxi": "rows of the same time", "taxi2": "rows from 20 minutes before its time to its time"},
+    ),
+    "not_in_ts": Definition(
+        "SELECT plate, ts FROM taxi WHERE ts NOT IN (SELECT ts FROM taxi2)",
+        {"taxi": "rows of the same time", "taxi2": "!taxi2 is read in IN (SELECT …)"},
+    ),
+    "intersect_null": Definition(
+        "SELECT ts, h FROM (SELECT ts, CASE WHEN speed > 50 THEN ts END h FROM taxi INTERSECT SELECT ts, CASE WHEN speed > 50 THEN ts END FROM taxi2)",
+        {"taxi": "rows of the same time", "taxi2": "rows of the same time"},
+    ),
+    "null_safe": Definition(
+        "SELECT b.ts, a.n FROM (SELECT *, CASE WHEN speed > 50 THEN ts END h FROM taxi) a JOIN (SELECT *, CASE WHEN speed > 50 THEN ts END h FROM taxi2) b ON a.h <=> b.h",
+        {"taxi2": "rows of the same time", "taxi": "!taxi is joined without its time"},
+    ),
+    "full_using": Definition(
+        "SELECT ts, plate, a.n, b.n m FROM taxi a FULL JOIN taxi2 b USING (plate, ts)",
+        {"taxi": "rows of the same time", "taxi2": "rows of the same time"},
+    ),
+    "left_coalesce": Definition(
+        "SELECT coalesce(b.ts, a.ts) ts, a.n, b.n m FROM taxi a LEFT JOIN taxi2 b ON a.plate=b.plate AND b.ts BETWEEN a.ts - INTERVAL 20 MINUTES AND a.ts",
+        {"taxi": "rows from its time to 20 minutes after its time", "taxi2": "rows from 20 minutes before its time to its time"},
+    ),
+    "group_coalesce": Definition(
+        "SELECT coalesce(date_trunc('HOUR', b.ts), date_trunc('HOUR', a.ts)) ts, count(*) c FROM taxi a LEFT JOIN taxi2 b ON a.plate=b.plate AND b.ts BETWEEN a.ts - INTERVAL 20 MINUTES AND a.ts GROUP BY 1",
+        {
+            "taxi": "rows from the start of its 1 hour to 20 minutes after their end",
+            "taxi2": "rows from 20 minutes before the start of its 1 hour to their end",
+        },
+    ),
+    "union_null": Definition(
+        "SELECT coalesce(x, ts) ts, n FROM (SELECT ts, ts + INTERVAL 1 HOUR x, n FROM taxi UNION ALL SELECT ts, CAST(NULL AS TIMESTAMP_NTZ), n FROM taxi2)",
+        {"taxi": "rows from 1 hour before its time to its time", "taxi2": "rows of the same time"},
+    ),
+    "sliding_self": Definition(
+        "WITH w AS (SELECT plate, window(ts, '30 minutes', '15 minutes') w, count(*) c FROM taxi GROUP BY ALL) SELECT a.w.start ts, a.c, b.c d FROM w a JOIN w b ON a.plate = b.plate AND a.w.end = b.w.start",
+        {"taxi": "rows from the start of its 15 minutes to 1 hour after their end"},
+    ),
+    "cube_day": Definition(
+        "SELECT coalesce(h, d) ts, c FROM (SELECT date_trunc('HOUR', ts) h, date_trunc('DAY', ts) d, count(*) c FROM taxi GROUP BY GROUPING SETS ((date_trunc('HOUR', ts)), (date_trunc('DAY', ts))))",
+        {"taxi": "rows of the same 1 day"},
+    ),
+    "range_nullable": Definition(
+        "SELECT ts, count(*) OVER (ORDER BY CASE WHEN speed > 50 THEN ts END RANGE BETWEEN INTERVAL 10 MINUTES PRECEDING AND CURRENT ROW) c FROM taxi",
+        {"taxi": "!count() OVER (…) looks back or ahead"},
+    ),
+    "rank_next": Definition(
+        "SELECT ts, r FROM (SELECT ts, plate, rank() OVER (PARTITION BY date_trunc('HOUR', ts) ORDER BY speed) r FROM taxi) t WHERE EXISTS (SELECT 1 FROM taxi u WHERE u.ts BETWEEN t.ts AND t.ts + INTERVAL 1 HOUR AND u.n = t.r)",
+        {"taxi": "rows from the start of its 1 hour to 1 hour after their end"},
+    ),
+    "max_join": Definition(
+        "SELECT b.ts, a.c FROM (SELECT plate, max(ts) m, count(*) c FROM taxi GROUP BY plate, date_trunc('HOUR', ts)) a JOIN taxi2 b ON a.plate=b.plate AND b.ts = a.m",
+        {"taxi2": "rows of the same time", "taxi": "!taxi is joined without its time"},
+    ),
+    "agg_of_left": Definition(
+        "SELECT date_trunc('HOUR', a.ts) ts, count(b.ts) c FROM taxi a LEFT JOIN alarm b ON a.plate=b.plate AND date_trunc('HOUR', a.ts) = date_trunc('HOUR', b.ts) + INTERVAL 1 HOUR GROUP BY 1",
+        {"taxi": "rows of the same 1 hour", "alarm": "rows from 1 hour before the start of its 1 hour to 1 hour before their end"},
+    ),
+    # ---- tables read twice, whose attributes Spark numbers anew ----------------------------------------------
+    "between_twice": Definition(
+        "SELECT t.ts, x.n FROM taxi t JOIN (SELECT u.plate, u.ts, v.n FROM taxi u JOIN taxi2 v ON v.plate = u.plate AND v.ts BETWEEN u.ts - INTERVAL 5 MINUTES AND u.ts) x ON x.plate = t.plate AND x.ts = t.ts + INTERVAL 1 HOUR",
+        {"taxi": "rows from its time to 1 hour after its time", "taxi2": "rows from 55 minutes after its time to 1 hour after its time"},
+    ),
+    "exists_twice": Definition(
+        "SELECT y.ts, x.n FROM taxi y JOIN (SELECT * FROM taxi t WHERE EXISTS (SELECT 1 FROM alarm a WHERE a.ts BETWEEN t.ts - INTERVAL 1 HOUR AND t.ts)) x ON x.ts = y.ts + INTERVAL 2 HOURS",
+        {"taxi": "rows from its time to 2 hours after its time", "alarm": "rows from 1 hour after its time to 2 hours after its time"},
+    ),
     # ---- Python ---------------------------------------------------------------------------------------------
     "windowed": Definition(windowed, {"taxi": HOUR, "alarm": HOUR}),
     "mapped": Definition(mapped, {"taxi": "!a Python function over rows (MapInArrow)"}),
