@@ -106,16 +106,17 @@ def test_large_inputs_are_read_by_tasks(wh: tw.Warehouse, spark: SparkSession, m
     check(wh)
     assert hourly.verify(2, spark=spark).ok
     taxi.insert(rows(10, 5.2, 0.1))
-    replaced = [rows(7, 5.3, 0.1)]
+    replaced, runs = [rows(7, 5.3, 0.1)], list[int]()
 
     class Replaced:
         def run(self, *given: Any) -> pa.Table:
+            runs.append(1)
             while replaced:
                 taxi.replace(replaced.pop(), time=(None, None))
                 taxi.flush()
             return compute.run(*given)
 
-    assert refresh(wh._engine, Replaced()).ok
+    assert refresh(wh._engine, Replaced()).ok and len(runs) > 1
     wh.refresh(spark=spark)
     check(wh)
 
@@ -152,7 +153,8 @@ def test_every_mode_gives_the_same(wh: tw.Warehouse, spark: SparkSession) -> Non
     never = wh.create_derived("never", MEANS, time="hour", key="plate", incremental="never", spark=spark)
     assert never.definition.mode == "recompute" and "'never'" in str(never.definition)
     with pytest.raises(SchemaError, match="strict"):
-        wh.create_derived("strict", "SELECT * FROM never", time="hour", key="plate", incremental="strict", spark=spark)
+        both = "SELECT n.hour, n.plate, t.speed FROM never n JOIN taxi t ON n.plate = t.plate AND n.hour = t.ts"
+        wh.create_derived("strict", both, time="hour", key="plate", incremental="strict", spark=spark)
     taxi.insert(rows(100))
     wh.refresh(spark=spark)
     taxi.insert(rows(2, 1.2, 0.1))

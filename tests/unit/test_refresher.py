@@ -259,6 +259,15 @@ def test_many_scattered_partitions_are_read_by_few_queries(wh: tw.Warehouse, duc
     check(wh, "hourly", HOURLY)
 
 
+def test_a_table_that_grows_by_a_partition_at_a_time_does_not_fall_to_pieces(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
+    for hour in range(12):
+        wh.table("taxi").insert(rows((hour, 1, 1)))
+        pass_over(wh, duck)
+    assert wh.table("hourly").state().chunks == 1
+    check(wh, "hourly", HOURLY)
+
+
 # ---- others at the same time ----------------------------------------------------------------------------------
 
 

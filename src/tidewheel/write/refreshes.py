@@ -71,22 +71,23 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -
         straddling = int(sizes[met].sum())
         if straddling > KEPT_BYTES:
             return inside
-        if size + straddling < CHUNK_BYTES // 2:
-            met |= _beside(regions, sizes, spans)
-        wider = joined([*spans, *((int(lo), int(hi)) for lo, hi in regions[met])])
+        beside = _beside(regions, sizes, spans) if size + straddling < CHUNK_BYTES // 2 else ()
+        wider = joined([*spans, *((int(lo), int(hi)) for lo, hi in regions[met]), *beside])
         if wider == spans:
             return spans
         spans = wider
 
 
-def _beside(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """The nearest chunk before the spans and the nearest after them, if they are small."""
-    met = np.zeros(len(regions), np.bool_)
+def _beside(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The nearest chunk before the spans and the nearest after them, if they are small: from there to the spans.
+
+    The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own, for ever.
+    """
     before, after = np.flatnonzero(regions[:, 1] < spans[0][0]), np.flatnonzero(regions[:, 0] > spans[-1][1])
-    near = [int(before[regions[before, 1].argmax()])] if len(before) else []
-    near += [int(after[regions[after, 0].argmin()])] if len(after) else []
-    met[[one for one in near if sizes[one] < CHUNK_BYTES // 2]] = True
-    return met
+    if len(before) and sizes[one := int(before[regions[before, 1].argmax()])] < CHUNK_BYTES // 2:
+        yield int(regions[one, 0]), spans[0][0]
+    if len(after) and sizes[one := int(after[regions[after, 0].argmin()])] < CHUNK_BYTES // 2:
+        yield spans[-1][1], int(regions[one, 1])
 
 
 def portions(rows: pa.Table, spans: Sequence[tuple[int, int]], time: str, divided: Partitions) -> Iterator[pa.Table]:
