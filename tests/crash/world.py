@@ -250,7 +250,8 @@ class World:
         self.create()
         if derived.NAME in self.warehouse.tables():
             derived.check(self.warehouse)
-            self.refresh()
+            derived.refresh_all(self.warehouse)
+            derived.check_all(self.warehouse)
         found = rows_of(self.table.query().to_arrow())
         there = self.book.check(found, promise)
         self.book.check_rejects(self.table.rejects().to_arrow().to_pylist(), promise)

@@ -25,9 +25,13 @@ from tidewheel.cluster.attached_result import AttachedResult
 from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.sessions import EXPIRES
+from tidewheel.derive.bounds import declared
+from tidewheel.engine.operations import CreateDerived
 from tidewheel.engine.protocol import Engine
+from tidewheel.engine.refresher import refresh
 from tidewheel.errors import NotFoundError
 from tidewheel.model.delivery import SliceId
+from tidewheel.model.derived import RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
 from tidewheel.settings import Settings
@@ -35,6 +39,7 @@ from tidewheel.sql.dataset import TableDataset
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.run_statement import ask
 from tidewheel.sql.system import TABLES
+from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import Probe, engine_of, listener_of, sessions_of
 
 
@@ -234,6 +239,12 @@ def test_system_tables_are_those_of_the_owner(both: tuple[OwnedEngine, AttachedE
             if not batch:
                 table.flush()
         table.insert([{"id": None, "ts": 1, "v": 0.0}], "p", "reject")
+    bounds = (("spots", declared("0").to_json()),)
+    definition = Definition(SPARK_SQL, "SELECT id, ts, v FROM spots WHERE v > 1", "", (Mode(RECOMPUTE, "always right"),))
+    owner.do(CreateDerived(make_spec("fast", SCHEMA, time="ts", key="id"), definition, bounds, "error"))
+    duck = DuckCompute()
+    refresh(owner, duck)
+    duck.close()
     for name in TABLES:
         if name != "queries":
             mine, theirs = asked(owner, f"SELECT * FROM system.{name}"), asked(client, f"SELECT * FROM system.{name}")

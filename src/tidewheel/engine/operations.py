@@ -356,6 +356,8 @@ class CreateDerived(WarehouseOperation[TableSpec]):
     """(source, JSON of `derive.bounds.Bounds`)."""
     if_exists: Any
 
+    if_lost: ClassVar[str] = "the table may be there or not"
+
     def on(self, engine: LocalEngine, progress: Progress | None) -> TableSpec:
         return engine.create_derived(self.spec, self.definition, self.bounds, self.if_exists).spec
 
@@ -437,6 +439,8 @@ class CommitRefresh(TableDelivery[RefreshOutcome]):
     """Only rows of these keys are exchanged; None: all. In mode append none is."""
     rows_read: int
     began: float
+
+    if_lost: ClassVar[str] = "the refresh may be done or not: committing it again is safe"
 
     def on(self, table: LocalTable, rows: Any) -> RefreshOutcome:
         from tidewheel.engine.refresh_commit import commit_refresh
