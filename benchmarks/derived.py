@@ -40,7 +40,7 @@ def run(options: Options, report: Report) -> None:
     figures: dict[str, Any] = {}
     bars: list[Bar] = []
     with session() as spark:
-        for part in (small_refreshes, history, late_rows, beside_others):
+        for part in (small_refreshes, history, beside_others, late_rows):
             with tempfile.TemporaryDirectory(prefix="bench-derived-", dir=options.scratch) as folder:
                 found, more = part(Path(folder), spark, options.quick, runs, report)
             figures[part.__name__] = found
@@ -149,7 +149,6 @@ def late_rows(folder: Path, spark: Any, quick: bool, runs: int, report: Report) 
     """0.1 % late rows, in few partitions, in all of them, and of one device; beside the query from scratch."""
     figures: dict[str, Any] = {}
     bars: list[Bar] = []
-    lines = []
     for millions, plates, share in ((64, 5300, "6 %"), (64, 890, "1 %"), (32, 2650, "6 %")):
         count = millions * (20_000 if quick else 1_000_000)
         title = f"{millions} M rows, derived {share}"
@@ -169,17 +168,18 @@ def late_rows(folder: Path, spark: Any, quick: bool, runs: int, report: Report) 
             ]
             check(spark, wh, place)
         best = min(full.values())
+        lines: list[list[str]] = []
         for name, (seconds, read, mode) in zip(("2 % of the partitions", "all partitions", "one device"), few, strict=True):
             ratio = best / seconds
             lines.append([title, name, mode, f"{read:,}", f"{seconds:.2f}", f"{ratio:.1f}"])
             figures[f"{title}: {name}"] = {"seconds": seconds, "rows read": read, "mode": mode, "times faster": ratio}
             target = {(64, "6 %"): (20, 2, 20), (64, "1 %"): (20, 6, 20), (32, "6 %"): (12, 2, 20)}[millions, share]
-            bars.append(Bar(f"{title}, late rows in {name}", ratio, target[len(lines) % 3 - 1], ">=", "×"))
+            bars.append(Bar(f"{title}, late rows in {name}", ratio, target[len(lines) - 1], ">=", "×"))
         per_device = count // plates
         bars.append(Bar(f"{title}, one device: rows read, of that device's", few[2][1] / per_device, 3, "<=", "×"))
         figures[f"{title}: from scratch"] = full
         lines += [[title, f"from scratch, {name}", "", f"{count:,}", f"{seconds:.2f}", ""] for name, seconds in full.items()]
-    report.table("0.1 % late rows", ["", "where", "mode", "rows read", "s", "×"], lines)
+        report.table("0.1 % late rows", ["", "where", "mode", "rows read", "s", "×"], lines)
     return figures, bars
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import tidewheel as tw
-from tests.conftest import examples
+from tests.conftest import SOAK
 from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe, Row, counted, recipe, rows_of, table_of
 from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
@@ -291,4 +291,4 @@ class DerivedMachine(RuleBasedStateMachine):
 
 
 def test_every_partition_is_its_query_at_its_vector() -> None:
-    run_state_machine_as_test(DerivedMachine, settings=settings(max_examples=examples(30), stateful_step_count=20))
+    run_state_machine_as_test(DerivedMachine, settings=settings(max_examples=2000 if SOAK else 15, stateful_step_count=20))
