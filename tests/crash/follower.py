@@ -3,8 +3,8 @@
     python -m tests.crash.follower ROOT feed JOURNAL SEED
     python -m tests.crash.follower ROOT refresh duck|spark
 
-Both go on until they are killed. The feeder inserts packages, early, late and again, replaces now and then, and writes the name of each
-package into its journal once it is acknowledged.
+Both go on until they are killed. The feeder inserts packages, most of them late, and writes the number of each into its journal once it is
+acknowledged.
 """
 
 from __future__ import annotations

@@ -101,6 +101,6 @@ def test_kills(tmp_path: Path) -> None:
     killed(tmp_path, "duck", 100 if SOAK else 2)
 
 
-@pytest.mark.skipif(not SOAK, reason="minutes of Spark: its own machine of refreshes is in test_spark_derived, its deaths in the soak")
+@pytest.mark.skipif(not SOAK, reason="minutes of Spark: random DAGs on it are in test_spark_dags, its deaths in the soak")
 def test_kills_with_spark(tmp_path: Path) -> None:
     killed(tmp_path, "spark", 20)
