@@ -75,6 +75,8 @@ $(STAMP): pyproject.toml constraints.txt | $(PY)
 	  echo "Spark needs Java 17 or newer: install one or set JAVA_HOME. What does not need Spark works without." >&2
 	@touch $@
 
+# A compiled kernel does not notice that one which it calls was changed: all are compiled anew when any is.
 $(WARM): $(STAMP) $(KERNELS)
+	@find src -name '*.nb[ci]' -delete
 	@$(PY) -m tidewheel.surfaces.warm
 	@touch $@

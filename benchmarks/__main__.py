@@ -11,8 +11,9 @@ from pathlib import Path
 from benchmarks.report import Options, Report, commit, machine, versions
 
 NAMES = (
-    "insert", "durability", "recovery", "grid", "template", "text_keys", "small", "startup", "memory",
-    "growth", "derived_cost", "derived", "sql_overhead", "sql_grid", "attach", "spark_sink", "spark_latency", "spark_reader",
+    "insert", "load", "durability", "recovery", "grid", "template", "text_keys", "small", "startup", "memory",
+    "growth", "derived_cost", "derived", "sql_overhead", "sql_grid", "analyst", "tsbs", "mraq",
+    "attach", "spark_sink", "spark_latency", "spark_reader",
 )  # fmt: skip
 SYSTEMS = ("tidewheel", "duckdb", "chdb")
 HERE = Path(__file__).parent
@@ -25,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rows and runs: to see that it works, not to quote")
     parser.add_argument("--only", metavar="SYSTEMS", help=f"comma-separated, of {', '.join(SYSTEMS)}")
     parser.add_argument("--repetitions", type=int, metavar="N", help="runs (insert) or rounds (grid) instead of the default")
+    parser.add_argument("--rows", type=int, metavar="N", help="rows of a table at most (analyst, tsbs, mraq)")
     parser.add_argument("--scratch", metavar="DIR", help="where to put temporary databases (default: the system's)")
     parser.add_argument("--out", metavar="FILE", default=str(HERE / "results" / "runs.jsonl"), help="JSON lines are appended here")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a bar is missed")
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     for word, known in (*((name, (*NAMES, "all")) for name in given.names), *((system, SYSTEMS) for system in only)):
         if word not in known:
             parser.error(f"unknown {word!r}; known: {', '.join(known)}")
-    options = Options(given.data or _found_data(), given.quick, only, given.scratch, given.repetitions)
+    options = Options(given.data or _found_data(), given.quick, only, given.scratch, given.repetitions, given.rows)
     report = Report(Path(given.out))
     facts = machine()
     report.note(f"{facts['cpu']}, {facts['cores']} cores, {facts['memory_gb']} GB, Linux {facts['kernel']}, load {facts['load_average']}")

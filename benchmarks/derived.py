@@ -6,11 +6,15 @@ to rest, planned, read, computed, committed. Late rows are new ones in every run
 
 from __future__ import annotations
 
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,7 @@ def run(options: Options, report: Report) -> None:
     runs = options.repetitions or 5
     figures: dict[str, Any] = {}
     bars: list[Bar] = []
-    with session() as spark:
+    with session(background=True) as spark:  # as `wh.refresh()` starts it
         for part in (small_refreshes, history, beside_others, late_rows):
             with tempfile.TemporaryDirectory(prefix="bench-derived-", dir=options.scratch) as folder:
                 found, more = part(Path(folder), spark, options.quick, runs, report)
@@ -232,39 +236,72 @@ def check(spark: Any, wh: tw.Warehouse, place: Path) -> None:
 
 
 def beside_others(folder: Path, spark: Any, quick: bool, runs: int, report: Report) -> tuple[dict[str, float], list[Bar]]:
-    """Inserts and small queries, alone and while refreshes run."""
+    """Inserts and small queries: alone, while refreshes run in the same process, and while `tidewheel refresh --watch` does."""
+    found: dict[str, float] = {}
     with tw.open(folder / "wh") as wh:
         taxi = fill(wh, 96, 20_000, 500)
         wh.create_derived("hourly", COUNTS.format("taxi"), time="hour", key="plate", partition="1 hour", spark=spark)
         wh.refresh(spark=spark)
-        seconds = 4 if quick else 15
-        found = {}
-        for name in ("alone", "beside refreshes"):
-            stop = threading.Event()
+        for name, others in (
+            ("alone", nullcontext()),
+            ("in one process", _refreshing(wh, spark)),
+            ("--watch", _watching(folder / "wh", taxi)),
+        ):
+            with others:
+                found[f"insert, {name}, rows/s"], found[f"query, {name}, p99 ms"] = _busy(taxi, 4 if quick else 15)
+    report.table("inserts and small queries while refreshes run", ["", ""], [[name, f"{value:,.2f}"] for name, value in found.items()])
+    bars = []
+    for name in ("in one process", "--watch"):
+        kept = found[f"insert, {name}, rows/s"] / found["insert, alone, rows/s"]
+        slower = found[f"query, {name}, p99 ms"] / found["query, alone, p99 ms"]
+        bars.append(Bar(f"insert while refreshes run, {name}", kept, 0.9, ">=", "×"))
+        bars.append(Bar(f"p99 of small queries while refreshes run, {name}", slower, 2, "<=", "×"))
+    return found, bars
 
-            def refreshing(stop: threading.Event = stop) -> None:
-                while not stop.is_set():
-                    wh.refresh(spark=spark)
 
-            thread = threading.Thread(target=refreshing) if name != "alone" else None
-            if thread is not None:
-                thread.start()
-            inserted, asked, n = 0.0, [], 0
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                n += 1
-                batch = rows(10_000, n % 96, 1, 500, n)
-                inserted += timed(lambda batch=batch: taxi.insert(batch)) / 10_000
-                asked.append(timed(lambda n=n: taxi.query(key=n % 500, limit=10).to_arrow()))
-            stop.set()
-            if thread is not None:
-                thread.join()
-            found[f"insert {name}, rows/s"] = n / inserted
-            found[f"query {name}, p99 ms"] = 1000 * float(np.quantile(asked, 0.99))
-    report.table("inserts and small queries", ["", ""], [[name, f"{value:,.2f}"] for name, value in found.items()])
-    return found, [
-        Bar("insert while refreshes run", found["insert beside refreshes, rows/s"] / found["insert alone, rows/s"], 0.9, ">=", "×"),
-        Bar(
-            "p99 of small queries while refreshes run", found["query beside refreshes, p99 ms"] / found["query alone, p99 ms"], 2, "<=", "×"
-        ),
-    ]
+def _busy(taxi: tw.Table, seconds: float) -> tuple[float, float]:
+    """(rows inserted per second of inserting, p99 of small queries in ms)."""
+    inserted, asked, n = 0.0, [], 0
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        n += 1
+        batch = rows(10_000, n % 96, 1, 500, n)
+        inserted += timed(lambda batch=batch: taxi.insert(batch))
+        asked.append(timed(lambda n=n: taxi.query(key=n % 500, limit=10).to_arrow()))
+    return 10_000 * n / inserted, 1000 * float(np.quantile(asked, 0.99))
+
+
+@contextmanager
+def _refreshing(wh: tw.Warehouse, spark: Any) -> Iterator[None]:
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            wh.refresh(spark=spark)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def _watching(root: Path, taxi: tw.Table) -> Iterator[None]:
+    """`tidewheel refresh --watch`, without a pause, from its tenth pass on: the Java process goes on compiling for a while."""
+    command = [sys.executable, "-m", "tidewheel.surfaces.cli", "refresh", "-w", str(root), "--watch", "--every", "1 ms", "--format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for n in range(10):
+                taxi.insert(rows(1000, n, 1, 500, n))
+                process.stdout.readline()
+            reader = threading.Thread(target=process.stdout.read)  # a full pipe would hold it up
+            reader.start()
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        reader.join()

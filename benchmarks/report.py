@@ -30,6 +30,8 @@ class Options:
     only: tuple[str, ...]
     scratch: str | None
     repetitions: int | None = None
+    rows: int | None = None
+    """Rows of a table, at most, where a benchmark has several."""
 
     def wants(self, system: str) -> bool:
         return not self.only or system in self.only

@@ -34,10 +34,16 @@ _prepared: dict[tuple[str, tuple[str, ...]], pa.RecordBatch] = {}
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """A session as a user of ours has it, with `format("counting")` and `format("prepared")`."""
-    import tidewheel.spark as tws
+def session(background: bool = False) -> Iterator[SparkSession]:
+    """A session as a user of ours has it, with `format("counting")` and `format("prepared")`.
 
+    `background`: with the low priority of one that is started for derived tables.
+    """
+    import tidewheel.spark as tws
+    from tidewheel.spark import background_session
+
+    if background:
+        background_session(MASTER)
     # one query's worth of progress, not only its last hundred batches
     spark = tws.session(MASTER, **{"spark.sql.streaming.numRecentProgressUpdates": 10_000})
     try:

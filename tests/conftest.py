@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +66,48 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _loaded() -> None:
+    """What is loaded when it is first needed takes seconds on a busy machine, and many tests bound how long something may take."""
+    for module in ("catalog.sql", "index.kernels", "model.text.kernels", "read.kernels", "read.texts.kernels", "write.kernels"):
+        importlib.import_module(f"tidewheel.{module}")
+
+
 def examples(n: int) -> int:
     """So many examples, twenty times as many in a soak."""
     return 20 * n if SOAK else n
+
+
+class Voice:
+    """How a campaign that runs for minutes or hours says what it does: what it prints is lost if it passes, and if it is killed."""
+
+    def __init__(self, request: pytest.FixtureRequest, record: Callable[[str, object], None]) -> None:
+        self._capture = request.config.pluginmanager.getplugin("capturemanager")
+        self._record = record
+
+    def now(self, line: str) -> None:
+        with self._capture.global_and_fixture_disabled():
+            print(f"\n{line}", file=sys.stderr, flush=True)
+
+    def at_the_end(self, line: str) -> None:
+        """Under pytest's summary, whichever worker says it."""
+        self._record(TOLD, line)
+
+
+@pytest.fixture
+def voice(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Voice:
+    return Voice(request, record_property)
+
+
+TOLD = "campaign"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
+    for one in reports:
+        for name, line in getattr(one, "user_properties", []):
+            if name == TOLD and one.when == "call":
+                terminalreporter.write_line(f"{one.nodeid}: {line}")
 
 
 def check_nothing_left() -> None:

@@ -10,6 +10,7 @@ from tidewheel.cluster.current_engine import CurrentEngine
 from tidewheel.derive.bounds import EVERYTHING, Bounds
 from tidewheel.derive.bounds import declared as bounds
 from tidewheel.derive.explanation import Explanation, explained
+from tidewheel.derive.lineage import check_bounds
 from tidewheel.derive.verifying import Verification
 from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.operations import CreateDerived, GetDerived, ListDerived, ListTables
@@ -20,7 +21,7 @@ from tidewheel.engine.verifier import verify
 from tidewheel.errors import InputError
 from tidewheel.model.derived import INCREMENTAL, Definition
 from tidewheel.model.refresh_report import RefreshReport
-from tidewheel.model.schema import Epoch, KeyRule, TableSpec, check_name, make_spec
+from tidewheel.model.schema import Epoch, KeyRule, TableSpec, check_name, make_spec, with_hidden
 from tidewheel.model.times import TimeAxis, parse_duration
 from tidewheel.table import Table
 
@@ -50,7 +51,8 @@ class Derived(Table):
         """Bring it up to date, and first the derived tables that it is made of.
 
         `time`: only partitions that this interval touches. `full`: all of them, stale or not. `spark`: the session to compute in, else
-        `tws.session()`; none is started if there is nothing to do. What fails is raised; what was committed before stays.
+        the one that runs, or one that is started with a low priority; none is if there is nothing to do. What fails is raised; what was
+        committed before stays.
         """
         return refreshed(self._current, [self.name], spark, time, full, progress)
 
@@ -148,7 +150,7 @@ def planned(
     deterministic: Sequence[str],
     spark: SparkSession | None,
 ) -> Planned:
-    """What Spark makes of a definition, checked as a table. `name` is only looked at if the table is to be made."""
+    """What Spark makes of a definition, checked as a table. `name`: "", if none is to be made."""
     if incremental not in INCREMENTAL:
         raise InputError(f"incremental is one of {', '.join(INCREMENTAL)}, not {incremental!r}")
     from tidewheel.spark import define
@@ -160,7 +162,10 @@ def planned(
     tables, derived = engine.do(ListTables()), engine.do(ListDerived())
     known = declared_bounds(bounds)
     found = define(spark, definition, tables, derived, lambda name: engine.table(name).spec, axis, by, known, incremental, trusted)
-    spec = replace(make_spec("derived", found.schema, time=time, key=key or column, partition=partition), name=name)
+    spec = make_spec(name or "derived", found.schema, time=time, key=key or column, partition=partition)
+    check_bounds(spec.name, found.bounds)
+    spec = replace(spec, name=name or "(not created)")
+    spec = with_hidden(spec, found.hidden) if found.hidden else spec
     first = None if begin is None else spec.time.lower(begin)
     return Planned(spec, replace(found.definition, begin=first), found.bounds, found.warnings)
 

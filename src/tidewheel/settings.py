@@ -5,9 +5,10 @@ Settings are frozen: they are given once to `tw.open` and hold until the warehou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tidewheel.errors import SettingsError
+from tidewheel.model.dataclass import dataclass
 
 MB = 1 << 20
 

@@ -88,11 +88,19 @@ class Enumeration:
     """Every operation of a cycle meets every fault, and then the process ends in every way that can make a difference."""
 
     def __init__(
-        self, folder: Path, settings: tw.Settings, cycle: Cycle, before: Cycle | None = None, deaths: str = "kill", share: int = 1
+        self,
+        folder: Path,
+        settings: tw.Settings,
+        cycle: Cycle,
+        before: Cycle | None = None,
+        deaths: str = "kill",
+        share: int = 1,
+        say: Callable[[str], None] = print,
     ) -> None:
         """`deaths`: "kill", "power", which a kill leaves more than, or "both", where they are promised different things.
 
         `share`: only every so many-th plan is tried, beginning where the seed says; all of them in a soak.
+        `say`: from time to time, how far a soak is.
         """
         self._folder = folder
         self._settings = settings
@@ -100,6 +108,7 @@ class Enumeration:
         self._before = before
         self._deaths = deaths
         self._share = 1 if SOAK or ONLY else share
+        self._say = say
         self._cases = 0
         self._known: list[str] = []
         self._failures: list[str] = []
@@ -115,9 +124,13 @@ class Enumeration:
             for number, fault in enumerate((FAULTS | CATALOG_FAULTS)[kind])
             if SOAK or not _equals_the_next(kind, fault)
         ][SEED % self._share :: self._share]
-        for plan, losses in plans:
+        for number, (plan, losses) in enumerate(plans):
+            if SOAK and number % 100 == 0:
+                self._say(f"{number} of {len(plans)} plans, {self._cases} cases, {len(self._failures)} failures; next is {plan}")
             if len(self._failures) <= MOST:
                 (self._dies if plan.fault in DEADLY else self._lives)(plan, losses)
+        if ONLY and self._cases < 2:
+            pytest.fail(f"there is no case {ONLY!r} among these: give its whole name, as a failure prints it", pytrace=False)
         took = time.process_time() - began
         print(f"{counts.total()} operations {dict(counts)}, {len(plans)} plans, {self._cases} cases, {took:.1f} s of CPU")
         print(f"{len(self._known)} cases met a known defect", *self._known, sep="\n")

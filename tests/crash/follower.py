@@ -1,10 +1,10 @@
 """A process that feeds a warehouse, or one that refreshes its derived table: whoever comes first owns the warehouse, the other attaches.
 
     python -m tests.crash.follower ROOT feed JOURNAL SEED
-    python -m tests.crash.follower ROOT refresh duck|spark
+    python -m tests.crash.follower ROOT refresh JOURNAL duck|spark
 
 Both go on until they are killed. The feeder inserts packages, most of them late, and writes the number of each into its journal once it is
-acknowledged.
+acknowledged; the refresher a line for each pass that committed partitions.
 """
 
 from __future__ import annotations
@@ -65,11 +65,14 @@ def feed(wh: tw.Warehouse, journal: Path, seed: int) -> None:
             time.sleep(0.01)
 
 
-def follow(wh: tw.Warehouse, compute: Compute) -> None:
+def follow(wh: tw.Warehouse, journal: Path, compute: Compute) -> None:
     while True:
         for one in patiently(lambda: refresh(engine_of(wh), compute, anew=lambda: engine_of(wh))).tables:
             if one.cause is not None and not (isinstance(one.cause, ConflictError) or getattr(one.cause, "retryable", False)):
                 raise one.cause
+            if one.partitions:
+                with journal.open("a") as written:
+                    written.write(f"{one.partitions}\n")
         time.sleep(0.005)
 
 
@@ -77,13 +80,13 @@ def main(root: str, role: str, *more: str) -> None:
     wh = patiently(lambda: tw.open(root))
     if role == "feed":
         feed(wh, Path(more[0]), int(more[1]))
-    elif more[0] == "duck":
-        follow(wh, DuckCompute())
+    elif more[1] == "duck":
+        follow(wh, Path(more[0]), DuckCompute())
     else:
         import tidewheel.spark as tws
         from tidewheel.spark.derived_compute import SparkCompute
 
-        follow(wh, SparkCompute(tws.session("local[2]"), Path(root)))
+        follow(wh, Path(more[0]), SparkCompute(tws.session("local[2]"), Path(root)))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ from pathlib import Path
 import pytest
 
 import tidewheel as tw
+from tests.conftest import SOAK, Voice
 from tests.crash.book import SECOND, batch
 from tests.crash.cases import Enumeration
 from tests.crash.world import World
 from tidewheel.testing.abandon import quiet_deaths
 from tidewheel.write import flush, publish
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(0 if SOAK else 1800)
 
 
 @pytest.fixture
@@ -194,8 +195,8 @@ def test_replaced(folder: Path, durability: str, monkeypatch: pytest.MonkeyPatch
     Enumeration(folder, settings, after_replaced, before=replaced, deaths=deaths, share=share).all()
 
 
-def test_derived(folder: Path) -> None:
-    Enumeration(folder, tw.Settings(durability="process", leaf_rows=4), followed, deaths="both", share=24).all()
+def test_derived(folder: Path, voice: Voice) -> None:
+    Enumeration(folder, tw.Settings(durability="process", leaf_rows=4), followed, deaths="both", share=24, say=voice.now).all()
 
 
 def test_backup(folder: Path) -> None:

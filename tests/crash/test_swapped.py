@@ -144,8 +144,8 @@ class Cases:
     "moments",
     [
         ("OwnedEngine.__init__", "LocalEngine._sweep"),  # the catalog of the other knows none of our chunks
-        ("open_sqlite", "Tenure.__init__"),
-        ("open_sqlite", "LocalEngine._sweep"),
+        ("open_light", "Tenure.__init__"),
+        ("open_light", "LocalEngine._sweep"),
         ("segment_names", "batch_of"),  # the log of the other has the name of ours
         ("check_catalog", "Flusher.start"),
         ("Log._writable", "Log.append"),

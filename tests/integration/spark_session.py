@@ -7,6 +7,7 @@ import atexit
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyspark
 from pyspark.sql import SparkSession
 
+import tidewheel
 import tidewheel.spark as tws
+from tidewheel.spark.source import TidewheelSource
 
 SETTINGS = {
     "spark.driver.memory": "1g",  # as docs/spark.md asks for
@@ -38,7 +42,31 @@ def _java_s_folder() -> Path:
 
 def absolute(text: str, folder: Path) -> str:
     """Lines of Python in which paths, as the pages write them, begin in this folder."""
+    text = re.sub(r"'(data/[^' ]*)'", lambda found: f"'{folder}/{found[1]}'", text)  # in SQL
     return re.sub(r'"((?:data|checkpoints)/[^" ]*|copy)"', lambda found: f'"{folder}/{found[1]}"', text)
+
+
+def python_without_tidewheel(folder: Path) -> Path:
+    """A `python3` in a folder of its own, as the first one of the PATH is where no virtual environment was activated: it has PySpark."""
+    made = folder / "bin" / "python3"
+    made.parent.mkdir()
+    packages = Path(pyspark.__file__).parents[1]  # without the links that an editable install leaves there
+    ours = Path(tidewheel.__file__).parents[1]
+    rest = f"$(printf %s \"$PYTHONPATH\" | sed 's|{ours}||g')"
+    made.write_text(f'#!/bin/sh\nPYTHONPATH={rest}:{packages} exec {sys.base_prefix}/bin/python3 -S "$@"\n')
+    made.chmod(0o755)
+    return made
+
+
+def plain_source() -> type[TidewheelSource]:
+    """Our source as a session sees it that was not registered: under a name that our Java does not know."""
+
+    class Plain(TidewheelSource):
+        @classmethod
+        def name(cls) -> str:
+            return "plain"
+
+    return Plain
 
 
 @contextmanager
@@ -67,7 +95,9 @@ def lent(session: SparkSession) -> Iterator[None]:
     with mock.patch.object(SparkSession, "stop"):
         yield
     assert not session.streams.active
-    assert not (astray := os.listdir(_java_s_folder())), astray
+    for table in session.catalog.listTables():
+        session.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} {table.name}")
+    assert not (astray := set(os.listdir(_java_s_folder())) - {"spark-warehouse"}), astray  # that is Spark's own, of its catalog
     for name, value in session.conf.getAll.items():
         if before.get(name) != value and session.conf.isModifiable(name):
             session.conf.set(name, before[name]) if name in before else session.conf.unset(name)

@@ -194,6 +194,23 @@ def test_tls(root: Path, tmp_path: Path) -> None:
     engine.close()
 
 
+def test_an_owner_listens_when_somebody_knocks(root: Path) -> None:
+    engine = OwnedEngine(root, Settings(), listen=False)
+    door = listener.Listener(engine, root, engine.epoch)
+    door.start(delay=600)
+    client = attach(root, wait=60)
+    assert tables_of(client) == [] and door.location
+    client.close()
+    door.close()
+    address.knock(root)  # by one who came too late
+    again = listener.Listener(engine, root, engine.epoch)
+    again.start(delay=600)
+    assert eventually(lambda: not address.knocked(root))
+    again.close()
+    assert not again.location  # the old knock was for another
+    engine.close()
+
+
 def test_an_owner_that_is_closed_soon_loads_nothing(root: Path) -> None:
     code = f"""
 import sys, tidewheel as tw

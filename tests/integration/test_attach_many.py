@@ -21,7 +21,7 @@ from tidewheel.cluster.client import attach
 from tidewheel.cluster.owner import OwnedEngine
 from tidewheel.cluster.start_owner import summon
 from tidewheel.engine.protocol import Engine
-from tidewheel.errors import NotFoundError, OwnerLostError, StorageError
+from tidewheel.errors import InputError, NotFoundError, OwnerLostError, StorageError
 from tidewheel.model.delivery import SliceId
 from tidewheel.model.query import Query
 from tidewheel.testing.probe import Probe, listener_of, tables_of
@@ -183,7 +183,7 @@ def test_an_owner_that_cannot_be(root: Path) -> None:
     with pytest.raises(StorageError, match=r"says in .*owner\.log: .*is not a Tidewheel catalog"):
         summon(root)
     (root.parent / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot open a warehouse in"):
+    with pytest.raises(InputError, match="is a file, and a warehouse is a folder"):
         summon(root.parent / "file")
 
 

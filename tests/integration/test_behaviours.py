@@ -7,6 +7,7 @@ rows, and every answer and every error of one must be the other's.
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import math
 import threading
 import time
@@ -20,6 +21,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
 import pytest
 
 import tidewheel as tw
@@ -39,6 +42,9 @@ SCHEMA = pa.schema(
 DAY = dt.datetime(2026, 1, 1)
 ROWS = [{"id": i, "ts": DAY + dt.timedelta(seconds=i), "speed": i / 2, "note": None if i % 3 else f"n{i}"} for i in range(10)]
 ARROW = pa.Table.from_pylist(ROWS, SCHEMA)
+_out = pa.BufferOutputStream()
+pq.write_table(ARROW, _out, row_group_size=4)
+PARQUET = _out.getvalue()
 MANY = 50_000
 """Rows of the twins: more than come with an answer."""
 
@@ -113,6 +119,16 @@ KINDS: dict[str, Callable[[], Any]] = {
                                            "speed": [r["speed"] for r in ROWS], "note": [r["note"] for r in ROWS]}),
     "polars": lambda: pl.from_arrow(ARROW),
     "polars, lazy": lambda: pl.from_arrow(ARROW).lazy(),  # type: ignore[union-attr]
+    "pandas, times as index": lambda: ARROW.to_pandas().set_index("ts"),
+    "dataset": lambda: pds.dataset(ARROW),
+    "scan of a dataset": lambda: pds.dataset(ARROW).scanner(),
+    "parquet file": lambda: pq.ParquetFile(pa.BufferReader(PARQUET)),
+    "list of batches": lambda: ARROW.to_batches(max_chunksize=4),
+    "generator of batches": lambda: (batch for batch in ARROW.to_batches(max_chunksize=3)),
+    "generator of dicts": lambda: (row for row in ROWS),
+    "generator of frames": lambda: (ARROW.slice(at, 5).to_pandas() for at in (0, 5)),
+    "generator of all kinds": lambda: iter([ARROW.slice(0, 3), *ROWS[3:5], ARROW.slice(5, 2).to_pandas(), pl.from_arrow(ARROW.slice(7))]),
+    "batches that lack columns": lambda: iter([ARROW.slice(i, 1).drop_columns([] if i % 3 == 0 else ["note"]) for i in range(10)]),
 }  # fmt: skip
 
 
@@ -130,6 +146,76 @@ def test_every_kind_of_input(table: tw.Table, way: str, monkeypatch: pytest.Monk
     assert everything(table) == rows
     for nothing in ([], ARROW.slice(0, 0), ARROW.slice(0, 0).to_batches(), ()):
         assert table.insert(nothing).rows == 0
+
+
+def test_iterators_that_fail_or_are_huge(table: tw.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is inserted, and what the iterator raised is what the caller gets."""
+
+    def half() -> Iterator[Any]:
+        yield ARROW
+        raise OSError("the sensor is gone")
+
+    with pytest.raises(OSError, match="the sensor is gone") as raised:
+        table.insert(half(), package="half")
+    assert type(raised.value) is OSError and table.rows == 0
+    assert table.insert(ARROW, package="half").rows == 10, "it was not loaded"
+    with pytest.raises(tw.BadRowsError, match=r"column 'speed': 1 row .*row 12: 'fast'"):
+        table.insert(iter([ARROW, *ROWS[:2], {**ROWS[2], "speed": "fast"}]))
+    assert table.rows == 10
+    ack = table.insert(iter([ARROW, {**ROWS[2], "speed": "fast"}, ROWS[3]]), on_bad="reject")
+    assert (ack.rows, ack.rejected, table.rows) == (11, 1, 21) and "'fast'" in table.rejects().to_arrow()["reason"][0].as_py()
+    taken = 0
+
+    def endless() -> Iterator[Any]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield many(100_000)
+
+    engine = table._engine
+    acceptor = engine.acceptor if isinstance(engine, LocalTable) else engine._acceptor  # type: ignore[attr-defined]
+    monkeypatch.setattr(acceptor, "_most_bytes", 10_000_000)
+    with pytest.raises(tw.InputError, match="more than 10,000,000 bytes of rows.*Nothing was inserted"):
+        table.insert(endless())
+    assert taken < 20 and table.rows == 21
+
+
+def test_a_table_of_rows(wh: tw.Warehouse) -> None:
+    for n, (kind, data) in enumerate(KINDS.items()):
+        if kind in ("structured array", "ISO text", "values of many types", "pandas, mixed", "batches that lack columns"):
+            continue  # their types are not those of the others
+        made = wh.create_table(f"t{n}", data(), time="ts", key="id")
+        assert [{**row, "ts": row["ts"].replace(tzinfo=None)} for row in everything(made)] == ROWS, kind
+    before = wh.tables()
+    with pytest.raises(tw.BadRowsError, match="no value in the key column"):
+        wh.create_table("bad", [*ROWS, {**ROWS[0], "id": None}], time="ts", key="id")
+    assert wh.tables() == before
+    with pytest.raises(ExistsError):
+        wh.create_table("t0", ARROW, time="ts", key="id")
+    assert wh.create_table("t0", ARROW, time="ts", key="id", if_exists="open").rows == 10, "opened, and nothing inserted"
+
+
+def test_files(wh: tw.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.parquet").write_bytes(PARQUET)
+    (folder / "b.csv").write_text("id,ts,speed,note\n77,2026-02-01,1.5,x\nx,2026-02-01,1.5,x\n")
+    wh.create_table("taxi", SCHEMA, time="ts", key="id")
+    monkeypatch.setattr("tidewheel.engine.file_loader.LARGE", 0)
+    pq.write_table(many(), folder / "c.parquet", row_group_size=10_000)
+    report = wh.load("taxi", folder, threads=2)
+    assert [(file.rows, file.rejected, file.duplicate) for file in report] == [(10, 0, False), (1, 1, False), (MANY, 0, False)]
+    table = wh.table("taxi")
+    assert table.rows == MANY + 11 and table.state().fresh_rows == 0
+    assert plain(table.query(time=(of(0), of(MANY)), order_by="ts").to_arrow()).equals(plain(many()))
+    assert [one["origin"] for one in table.rejects().to_arrow().to_pylist()] == [f"{folder.resolve()}/b.csv:3"]
+    assert wh.load("taxi", folder).duplicates == 3
+    (folder / "d.csv").write_text("id,ts,colour\n1,2026-02-01,red\n")
+    with pytest.raises(tw.InputError, match="d.csv was not loaded: it has fields that the table has no column for: colour"):
+        wh.load("taxi", folder)
+    monkeypatch.undo()
+    (folder / "e.csv").write_text("id,ts\n5,2026-02-02\n")
+    assert wh.load("taxi", folder / "e.csv").rows == 1 and table.state().fresh_rows == 1
 
 
 def test_a_large_batch(table: tw.Table) -> None:
@@ -224,7 +310,21 @@ QUERIES: dict[str, dict[str, Any]] = {
     "with limits": {"key": 5, "timeout": 60.0, "max_rows": 1000, "max_bytes": 10**9},
     "unlimited": {"key": 5, "max_rows": math.inf},
     "skip what is damaged": {"key": 5, "on_corrupt": "skip"},
+    "a list of keys": {"key": [5, 7, 7, 5000], "order_by": "ts"},
+    "a set of keys": {"key": {5, 7}, "where": "speed > ?", "params": [30], "order_by": "ts"},
+    "many keys": {"key": range(0, 1000, 3), "limit": 9, "order_by": "ts"},
+    "no keys": {"key": []},
+    "lists of values": {"ranges": {"note": ["note 3", "x"], "speed": [30, 30.5]}, "order_by": "ts"},
+    "parameters": {"where": "id > $lo AND note = $note AND ts >= $at", "params": {"lo": 990, "note": "note 3", "at": of(9)}},
+    "offset": {"key": 5, "order_by": "ts", "limit": 3, "offset": 2},
+    "offset alone": {"offset": MANY - 2, "order_by": "ts"},
+    "expressions": {"key": 5, "columns": ["id", "speed * 2 AS twice", "date_trunc('hour', ts)", "note"], "order_by": "twice, ts"},
+    "groups of expressions": {"group_by": ["id % 3 AS rest"], "aggregate": {"n": "count(*)"}, "order_by": "rest"},
     # a function
+    "function, expressions": {
+        "where": lambda b: pc.greater(b["speed"], 34), "columns": ["upper(note) AS loud", "ts"], "order_by": "ts", "offset": 1,
+    },
+    "function, keys": {"where": lambda b: pc.greater(b["speed"], 30), "key": [5, 6], "order_by": "ts"},
     "function": {"where": lambda b: pc.greater(b["speed"], 34), "order_by": "ts"},
     "function, all of it": {
         "key": (3, 500), "time": (of(100), of(40_000)), "where": lambda b: b["speed"].to_numpy() > 30, "columns": ["ts", "note"],
@@ -238,6 +338,14 @@ QUERIES: dict[str, dict[str, Any]] = {
     "columns are no text": {"columns": "id"},
     "twice": {"columns": ["id", "id"]},
     "no range": {"ranges": {"speed": (1, 2, 3)}},
+    "no list": {"key": [5, None]},
+    "no list of times": {"time": [of(0), of(9)]},
+    "too few parameters": {"where": "id = ? AND speed > ?", "params": [5]},
+    "no parameter": {"where": "id = ?", "params": [object]},
+    "no offset": {"offset": -1},
+    "no expression": {"columns": ["speed +"]},
+    "an aggregate as column": {"columns": ["sum(speed)"]},
+    "no group": {"group_by": ["spede + 1"]},
     "no ranges": {"ranges": ["speed", (1, 2)]},
     "a range of no column": {"ranges": {"spede": (1, 2)}},
     "a range of no number": {"ranges": {"speed": ("fast", None)}},
@@ -516,3 +624,31 @@ def test_engines_of_other_processes_are_attached(wh: tw.Warehouse, table: tw.Tab
     assert isinstance(Probe(table).engine, LocalTable) == engine_of(wh).owns
     assert not engine_of(wh).lost
     assert engine_of(wh).settings == tw.Settings()
+
+
+# ---- questions ----------------------------------------------------------------------------------------------
+
+
+def test_the_last_rows_are_the_same(twins: Twins) -> None:
+    for name, asked in {
+        "all": {"order_by": "id"},
+        "of some keys": {"key": [3, 4, 5000], "order_by": "id"},
+        "where": {"where": "speed < ?", "params": [3.0], "columns": ["id", "ts", "speed * 2 AS twice"], "order_by": "id"},
+        "function": {"where": lambda batch: pc.less(batch["speed"], 3.0), "key": (3, 90), "order_by": "id desc", "limit": 9},
+        "wrong": {"where": "spede < 3"},
+    }.items():
+        outcome = twins.same(name, lambda t, asked=asked: t.latest(**asked))  # type: ignore[misc]
+        assert name == "wrong" or outcome[0].num_rows
+
+
+def test_networks_are_keys(wh: tw.Warehouse) -> None:
+    schema = pa.schema([("src", pa.string()), ("ts", pa.timestamp("us"))])
+    flows = wh.create_table("flows", schema, time="ts", key=tw.ip("src"))
+    flows.insert([{"src": text, "ts": DAY} for text in ("9.0.0.1", "10.0.0.1", "10.9.9.9", "99.1.1.1", "2001:db8::1", "2001:db9::1")])
+    for key in ("10.0.0.0/8", ipaddress.ip_network("10.0.0.0/8"), ["10.0.0.0/9", ipaddress.ip_address("10.9.9.9")]):
+        assert sorted(flows.query(key=key).to_arrow()["src"].to_pylist()) == ["10.0.0.1", "10.9.9.9"]
+    assert flows.query(key=["2001:db8::/32"]).to_arrow()["src"].to_pylist() == ["2001:db8::1"]
+    assert len(flows.query(where="ip_in(src, ?)", params=["10.0.0.0/8"])) == 2
+    assert len(wh.sql("SELECT src FROM flows WHERE ip_between(src, '10.0.0.0', '99.255.255.255')")) == 3
+    with pytest.raises(tw.QueryError, match="ip_between"):
+        wh.sql("SELECT src FROM flows WHERE src BETWEEN '10.0.0.0' AND '99.255.255.255'")

@@ -196,7 +196,7 @@ def test_create_then_sql(place: Path) -> None:
     (place / "rides.csv").write_text("car,at,km\n1,2026-01-01T08:00:00,1.5\n2,2026-01-01T08:00:01,2\n")
     code, shown = typed(place, "create", "rides", "-w", "wh", "--from", "rides.csv", "--key", "car")
     assert code == 0 and "Table rides created in wh:" in shown and "at   timestamp[us, tz=UTC]  time" in shown
-    assert shown.endswith("Next: tidewheel ingest rides -w wh --from rides.csv --once\n")
+    assert shown.endswith("Next: tidewheel load rides rides.csv -w wh\n")
     code, shown = typed(place, "sql", "-w", "wh", "-c", "SELECT count(*) AS n FROM rides")
     assert code == 0 and re.search(r"│ +0 │", shown)
 

@@ -184,7 +184,7 @@ def test_timing_explain_format_and_help(terminal: Terminal) -> None:
     assert "1 row\n" in shown and "region" not in shown
     assert "timing is on" in terminal.run("\\timing")
     shown = terminal.run("\\explain")
-    assert "table taxi, generation" in shown and "duckdb" in shown and "│ explain_value" not in shown
+    assert "table taxi, generation" in shown and "avg(speed): by us" in shown and "│ explain_value" not in shown
     assert "returned" in terminal.run("\\explain analyze SELECT sum(speed) FROM taxi")
     assert "format is json" in terminal.run("\\format json")
     assert '{"a": 1}' in terminal.run("SELECT 1 AS a;")
@@ -258,6 +258,8 @@ def test_history_ctrl_d_and_less(terminal: Terminal, root: Path, state: Path) ->
         other.keys("SELECT * FROM taxi ORDER BY ts;\r")
         other.shows("\n:")  # less waits for a key
         other.interrupt()  # which less takes, and the shell does not
+        other.shows("\x07")
+        other.keys("r")  # if the Ctrl-C came just before less began to wait, less drops one key before its next prompt
         other.shows(":")
         other.keys("q")
         assert "1,000 rows" in other.prompted()
@@ -269,6 +271,32 @@ def test_history_ctrl_d_and_less(terminal: Terminal, root: Path, state: Path) ->
 def test_leaving(shared: Terminal) -> None:
     """The last one of the shell that all have used."""
     assert shared.leave("\\q\r") == 0
+
+
+# ---- while the warehouse is opened --------------------------------------------------------------------------
+
+
+def test_the_first_statement_waits_for_the_warehouse(tmp_path: Path, state: Path) -> None:
+    """Typed as soon as there is a prompt, after a Ctrl-C, in a warehouse that nobody owns; it is let go of at the end."""
+    root = tmp_path / "wh"
+    with tw.open(root) as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate").insert(rows(5))
+    terminal = Terminal(root, state)
+    terminal.interrupt()
+    terminal.prompted()
+    assert re.search(r"│ +5 │", terminal.run("SELECT count(*) FROM taxi;"))
+    assert terminal.leave("\x04") == 0
+    assert Terminal(root, state).leave("\x04") == 0  # at once
+    with tw.open(root) as wh:
+        assert "closed properly" in str(wh.recovery)
+
+
+def test_a_warehouse_that_cannot_be_opened_ends_the_shell(tmp_path: Path, state: Path) -> None:
+    """Also if nothing is typed."""
+    (tmp_path / "catalog.sqlite").write_text("this is no catalog")
+    terminal = Terminal(tmp_path, state)
+    terminal.shows("is not a Tidewheel catalog")
+    assert terminal.leave("") == 1
 
 
 # ---- from the command line ----------------------------------------------------------------------------------

@@ -258,9 +258,14 @@ def mutations(spark: SparkSession, name: str, definition: Definition, plan: str,
             lo, hi = bounds[source].reach(at, at)
             outside = [one for one in differ if not lo <= nanoseconds(one[0]) <= hi]
             assert not outside, f"{name}: {new} of {source} reaches {lo}..{hi} ({bounds[source]}), but these changed: {outside[:3]}"
+            # now with rows of other sources that come at the same time
+            came = {source: [new]} | {other: [row(rng, other, start, spread)] for other in bounds if other != source and rng.random() < 0.5}
+            after = (
+                after if len(came) == 1 else answer(session, definition, {table: [*rows[table], *came.get(table, [])] for table in rows})
+            )
             for mode in decide(plan, DERIVED_KEYS.get(name, KEYS[source]), KEYS).holds:
-                made = maintained(session, definition, mode, rows, before, source, new)
-                assert made is None or bag(made) == bag(after), f"{name}, {mode}: {new} of {source}, seed {seed}"
+                made = maintained(session, definition, mode, rows, before, came)
+                assert made is None or bag(made) == bag(after), f"{name}, {mode}: {came}, seed {seed}"
             changed += bool(differ)
     return changed
 
@@ -269,19 +274,27 @@ DERIVED_KEYS = {"merge_filtered": "cab"}
 
 
 def maintained(
-    session: SparkSession, definition: Definition, mode: Mode, rows: Mapping[str, list[Row]], before: list[Row], source: str, new: Row
+    session: SparkSession,
+    definition: Definition,
+    mode: Mode,
+    rows: Mapping[str, list[Row]],
+    before: list[Row],
+    came: Mapping[str, list[Row]],
 ) -> list[Row] | None:
-    """What a mode makes of the rows that are there when a source row comes; None: nothing of its own."""
+    """What a mode makes of the rows that are there when source rows come; None: nothing of its own."""
     match mode:
-        case Append():
-            return [*before, *answer(session, definition, {table: [new] if table == source else [] for table in rows})]
-        case Merge():
-            return merged(mode, before, answer(session, definition, {source: [new]}))
-        case Keys() if source in mode.sources:
-            key = new[mode.sources[source]]
-            some = [row for row in rows[source] if row[mode.sources[source]] == key]
-            anew = answer(session, definition, {**rows, source: [*some, new]})
-            return [row for row in before if row[mode.column] != key] + [row for row in anew if row[mode.column] == key]
+        case Append() | Merge():
+            few = next((some for some in mode.sources if set(came) <= set(some)), None)
+            if few is None:
+                return None
+            found = answer(session, definition, {table: came.get(table, []) if table in few else rows[table] for table in rows})
+            return [*before, *found] if isinstance(mode, Append) else merged(mode, before, found)
+        case Keys() if set(came) <= set(mode.sources):
+            keys = {one[mode.sources[table]] for table, several in came.items() for one in several}
+            some = {table: [*several, *came.get(table, [])] for table, several in rows.items()}
+            some |= {table: [one for one in some[table] if one[key] in keys] for table, key in mode.sources.items() if table in some}
+            anew = answer(session, definition, some)
+            return [one for one in before if one[mode.column] not in keys] + [one for one in anew if one[mode.column] in keys]
     return None
 
 

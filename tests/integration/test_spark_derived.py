@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +26,7 @@ from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.engine.operations import Insert, RunQuery
 from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import refresh
+from tidewheel.env.background import NICENESS
 from tidewheel.errors import ExistsError, QueryError, SchemaError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import make_spec
@@ -153,7 +157,9 @@ def test_every_mode_gives_the_same(wh: tw.Warehouse, spark: SparkSession) -> Non
     never = wh.create_derived("never", MEANS, time="hour", key="plate", incremental="never", spark=spark)
     assert never.definition.mode == "recompute" and "'never'" in str(never.definition)
     with pytest.raises(SchemaError, match="strict"):
-        both = "SELECT n.hour, n.plate, t.speed FROM never n JOIN taxi t ON n.plate = t.plate AND n.hour = t.ts"
+        both = (
+            "SELECT hour, count(*) AS plate FROM never n JOIN taxi t ON n.plate = t.plate AND n.hour = t.ts GROUP BY 1 HAVING count(*) > 1"
+        )
         wh.create_derived("strict", both, time="hour", key="plate", incremental="strict", spark=spark)
     taxi.insert(rows(100))
     wh.refresh(spark=spark)
@@ -184,6 +190,14 @@ def test_what_is_refused(wh: tw.Warehouse, spark: SparkSession) -> None:
     refused("SELECT ts, plate FROM taxi", "colours", bounds={"colours": "all"})
     refused("SELECT ts, plate FROM taxi", "incremental", incremental="sometimes")
     refused("SELECT ts, plate FROM taxi", "tw.bounds", bounds={"taxi": "yes"})
+    refused("SELECT ts, plate FROM taxi LIMIT 3", "^LIMIT and OFFSET: which rows remain")
+    refused("SELECT ts, plate FROM taxi", "'plaet' is not in the schema of table 'new'. Did you mean 'plate'", key="plaet")
+    everywhere = {"sql": "SELECT ts, plate FROM taxi", "bounds": {"taxi": "all"}}
+    refused(match="needs a source whose rows reach only some", **everywhere)
+    with pytest.raises(tw.InputError, match="needs a source whose rows reach only some"):
+        wh.explain_derived(**everywhere, time="ts", key="plate", spark=spark)
+    with pytest.raises(SchemaError, match="a definition is SQL, or a function"):
+        wh.create_derived("new", 42, time="ts", key="plate", spark=spark)  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match="ORDER BY"):
         wh.create_derived("ordered", "SELECT ts, plate FROM taxi ORDER BY plate", time="ts", key="plate", spark=spark)
     wh.drop_table("ordered")
@@ -254,6 +268,28 @@ def test_the_command(root: Path, spark: SparkSession, capsys: pytest.CaptureFixt
     assert "broken" in capsys.readouterr().out
     assert main(command) == 1
     assert "CAST_INVALID_INPUT" in capsys.readouterr().out
+
+
+BESIDE = """
+import os, sys
+import tidewheel as tw
+from tidewheel.spark import jvm
+
+mine = os.getpriority(os.PRIO_PROCESS, 0)
+with tw.open(sys.argv[1]) as wh:
+    made = wh.create_derived("fast", "SELECT * FROM taxi WHERE speed > 3", time="ts", key="plate")
+    assert wh.refresh()["fast"].rows_written == 6
+print(os.getpriority(os.PRIO_PROCESS, jvm.gateway().proc.pid) - mine, os.getpriority(os.PRIO_PROCESS, 0) - mine)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="niceness is a whole process's elsewhere")
+def test_inserts_go_before_a_java_process_that_was_not_asked_for(tmp_path: Path) -> None:
+    with tw.open(tmp_path / "wh") as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate").insert(rows(10))
+    done = subprocess.run([sys.executable, "-c", BESIDE, str(tmp_path / "wh")], capture_output=True, text=True)
+    nicer = max(0, NICENESS - os.getpriority(os.PRIO_PROCESS, 0))
+    assert done.stdout.split() == [str(nicer), "0"], done.stderr
 
 
 @pytest.mark.parametrize("small", [64 << 20, -1])

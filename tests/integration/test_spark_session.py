@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import tidewheel as tw
 import tidewheel.spark as tws
 from tests.conftest import SOAK
+from tests.integration.spark_session import python_without_tidewheel
 from tidewheel.errors import InputError, SparkError
 from tidewheel.spark import java, launch
 from tidewheel.spark.jars import SETTING, resolve
@@ -246,30 +247,47 @@ taxi = spark.read.format("tidewheel").load(sys.argv[1])
 print("rows", taxi.where("plate > 1").count())
 taxi.write.format("tidewheel").mode("append").save(sys.argv[1])
 print("rows", taxi.count())
+spark.sql(f"CREATE TEMPORARY VIEW cars USING tidewheel OPTIONS (path '{sys.argv[1]}')")
+spark.sql(f"CREATE TABLE cabs USING tidewheel OPTIONS (path '{sys.argv[1]}')")
+print("view", spark.table("cars").count())
+print("another process", input())
+print("view", spark.table("cars").count(), "frame", len(taxi.collect()))
+for name in ("cars", "cabs"):
+    spark.sql(f"INSERT INTO {name} VALUES (5, TIMESTAMP '2026-01-01 00:00:00')")
+print("view", spark.table("cars").count(), "frame", len(taxi.collect()))
 spark.stop()
 """
 
 
 def test_a_session_whose_workers_would_run_another_python(taxi: Path, tmp_path: Path) -> None:
     """As in a terminal where the virtual environment was not activated: the first `python3` there is one without Tidewheel."""
-    (tmp_path / "bin").mkdir()
-    other = tmp_path / "bin" / "python3"
-    packages = Path(pa.__file__).parents[1]  # without the links that an editable install leaves there
-    other.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.base_prefix}/bin/python3 -S "$@"\n')
-    other.chmod(0o755)
-    environment = plain(tmp_path) | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH"):
+    other = python_without_tidewheel(tmp_path)
+    environment = plain(tmp_path) | {"PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}"}
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         environment.pop(name, None)
-    command = [sys.executable, "-c", FOREIGN, str(taxi), str(other)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    command = [sys.executable, "-u", "-c", FOREIGN, str(taxi), str(other)]
+    with (
+        (tmp_path / "err").open("w") as err,
+        subprocess.Popen(
+            command, cwd=tmp_path, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
+        ) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line == "view 6\n":
+                with tw.open(taxi.parent) as wh:
+                    wh.table("taxi").insert(pa.table({"plate": [4], "ts": [40]}).cast(SCHEMA))
+                process.stdin.write("inserted\n")
+                process.stdin.flush()
+    assert process.returncode == 0, [*lines, (tmp_path / "err").read_text()]
     assert lines[0] == "not found True"
     assert lines[1] == (
         f"the workers of this session would run {other}, because PYSPARK_PYTHON says so, and that Python has no Tidewheel: "
         f"set PYSPARK_PYTHON={sys.executable} before the session is made, or leave it unset"
     )
-    assert lines[2:] == ["rows 2", "rows 6"]
+    assert lines[2:] == ["rows 2", "rows 6", "view 6", "another process inserted", "view 7 frame 7", "view 9 frame 9"]
 
 
 @pytest.mark.skipif(not SOAK, reason="in the soak: what spark-submit does, with a prompt")

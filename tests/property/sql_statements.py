@@ -82,11 +82,17 @@ class Statements:
         rng = self.rng
         name, literal = rng.choice(list(COLUMNS[table].items()))
         column = alias + name
+        text = f"({column} || '')" if name == "src" else column  # addresses are in no order, unless it is that of their texts
+
+        def compared(*signs: str) -> tuple[str, str]:
+            sign = rng.choice(signs)
+            return column if sign in ("=", "<>") else text, sign
+
         shapes = [
-            lambda: f"{column} {rng.choice(['=', '<', '<=', '>', '>=', '<>'])} {literal(rng)}",
-            lambda: f"{column} {rng.choice(['=', '<', '<=', '>', '>='])} {literal(rng)}",
-            lambda: f"{literal(rng)} {rng.choice(['=', '<', '<=', '>', '>='])} {column}",
-            lambda: f"{column} BETWEEN {literal(rng)} AND {literal(rng)}",
+            lambda: "{} {} {}".format(*compared("=", "<", "<=", ">", ">=", "<>"), literal(rng)),
+            lambda: "{} {} {}".format(*compared("=", "<", "<=", ">", ">="), literal(rng)),
+            lambda: "{2} {1} {0}".format(*compared("=", "<", "<=", ">", ">="), literal(rng)),
+            lambda: f"{text} BETWEEN {literal(rng)} AND {literal(rng)}",
             lambda: f"{column} {rng.choice(['', 'NOT '])}IN ({', '.join(literal(rng) for _ in range(rng.randrange(1, 6)))})",
             lambda: f"{column} IS {rng.choice(['', 'NOT '])}NULL",
             lambda: f"{column} IS {rng.choice(['', 'NOT '])}DISTINCT FROM {literal(rng)}",

@@ -1,29 +1,37 @@
 """Random DAGs of derived tables under random inserts, replacements, refreshes, deaths and restores, with DuckDB as the computer.
 
 What always holds: every partition of every derived table has the rows of its query over its sources at the generations that its vector
-names, whatever was interrupted. And after a pass, every table has the rows of its query over the sources as they are.
+names, whatever was interrupted; vectors only rise. And after a pass, every table has the rows of its query over the sources as they are.
+
+How many DAGs there were is told at the end. TIDEWHEEL_SEED=n draws the same ones again, TIDEWHEEL_EXAMPLES=n so many of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from hypothesis import note, settings
+import pytest
+from hypothesis import note, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import tidewheel as tw
-from tests.conftest import SOAK
+from tests.conftest import SOAK, Voice
 from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe, Row, counted, recipe, rows_of, table_of
+from tidewheel.engine import refresh_commit, source_reading
 from tidewheel.engine.compute import Compute, SourceRows
+from tidewheel.engine.computed_rows import clipped
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
-from tidewheel.engine.refresher import clipped, refresh
+from tidewheel.engine.refresher import refresh
 from tidewheel.engine.source_reading import RefreshReads, SourceGone
 from tidewheel.errors import ConflictError
 from tidewheel.model.derived import RECOMPUTE, SPARK_SQL, Definition, RefreshPlan
@@ -32,8 +40,10 @@ from tidewheel.model.schema import make_spec
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import Probe, engine_of
+from tidewheel.write import refreshes
 
 BASES = ("a", "b")
+SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
 seeds = st.integers(0, 2**32)
 
 
@@ -42,6 +52,11 @@ class InterruptedRefresh(Exception):
 
 
 class DerivedMachine(RuleBasedStateMachine):
+    runs = checks = failures = 0
+    """Of all machines of this class: examples that came to their end, how often the invariant was looked at, how many examples failed,
+    those included that Hypothesis makes of one that failed."""
+    aloud: ClassVar[Callable[[str], None]] = print
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.mkdtemp(prefix="tidewheel-derived-")
@@ -52,6 +67,8 @@ class DerivedMachine(RuleBasedStateMachine):
         self.recipes: dict[str, Recipe] = {}
         self.seen: dict[str, dict[int, list[Row]]] = {}
         """Of derived tables: their rows at each generation."""
+        self.vectors: dict[tuple[str, int], list[int]] = {}
+        """Of partitions of derived tables, when they were last looked at: they only rise."""
         self.plans: list[RefreshPlan] = []
         """Of a refresher that takes its time."""
         self.wh: tw.Warehouse | None = None
@@ -214,9 +231,11 @@ class DerivedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plans)
     @rule(twice=st.booleans())
     def commit_later(self, twice: bool) -> None:
+        self.commit_planned(self.plans.pop(self.rng.randrange(len(self.plans))), twice)
+
+    def commit_planned(self, plan: RefreshPlan, twice: bool) -> None:
         """What was planned is computed now. If somebody was faster, or the sources cannot be read as they were, nothing changes."""
         assert self.wh is not None
-        plan = self.plans.pop(self.rng.randrange(len(self.plans)))
         engine = engine_of(self.wh)
         try:
             reading = RefreshReads(engine)
@@ -230,6 +249,18 @@ class DerivedMachine(RuleBasedStateMachine):
         except (ConflictError, SourceGone) as e:
             note(f"not committed: {e}")
         self.remember()
+
+    @precondition(lambda self: self.recipes)
+    @rule(base=st.sampled_from(BASES), most=st.sampled_from([1, 1 << 29]), twice=st.booleans())
+    def be_overtaken(self, base: str, most: int, twice: bool) -> None:
+        """A slow refresher plans, rows come, a fast one computes what was planned and more; then the slow one has its rows."""
+        self.insert(base, 20, False)
+        plan = self.plan(self.rng.choice(list(self.recipes)), RECOMPUTE, most)
+        if plan is not None:
+            self.insert(base, 120, False)
+            self.refresh_all()
+            self.commit_planned(plan, twice)
+            self.refresh_all()
 
     # ---- the end of processes ---------------------------------------------------------------------------
 
@@ -263,12 +294,16 @@ class DerivedMachine(RuleBasedStateMachine):
     def every_partition_is_its_query_at_its_vector(self) -> None:
         if self.wh is None:
             return
+        type(self).checks += 1
         for name, made in self.recipes.items():
             probe = Probe(self.wh.table(name))
             found = counted(rows_of(probe.query().to_arrow()))
             expected = counted([])
             derived = probe.local.as_derived().refreshed
             for start, vector in zip(derived.starts.tolist(), derived.vectors.tolist(), strict=True):
+                before = self.vectors.setdefault((name, start), vector)
+                assert all(old <= new for old, new in zip(before, vector, strict=True)), f"{name}: back from {before} to {vector}"
+                self.vectors[name, start] = vector
                 lo, hi = interval(probe.spec.partitions, start)
                 sources = [self.source_at(source, generation) for source, generation in zip(made.sources, vector, strict=True)]
                 expected += counted([row for row in made.rows(*sources) if lo <= row[0] < hi])
@@ -281,6 +316,7 @@ class DerivedMachine(RuleBasedStateMachine):
         return known[max(one for one in known if one <= generation)]
 
     def teardown(self) -> None:
+        self.say(sys.exception())
         try:
             if self.wh is not None:
                 assert self.wh.check().ok
@@ -289,6 +325,38 @@ class DerivedMachine(RuleBasedStateMachine):
             self.duck.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def say(self, failed: BaseException | None) -> None:
+        """A failure at once, before Hypothesis spends minutes with making it smaller; and from time to time that all is well."""
+        mine = type(self)
+        if isinstance(failed, Exception | pytest.fail.Exception) and not isinstance(failed, HypothesisException):
+            mine.failures += 1
+            if mine.failures == 1:
+                mine.aloud(f"TIDEWHEEL_SEED={SEED}: after {mine.runs} DAGs one failed, and is being made smaller: {str(failed)[:500]}")
+        elif failed is None:  # else Hypothesis itself gave the example up
+            mine.runs += 1
+            if SOAK and mine.runs % 100 == 0 and not mine.failures:
+                mine.aloud(f"TIDEWHEEL_SEED={SEED}: {mine.runs} DAGs")
 
-def test_every_partition_is_its_query_at_its_vector() -> None:
-    run_state_machine_as_test(DerivedMachine, settings=settings(max_examples=2000 if SOAK else 15, stateful_step_count=20))
+
+def campaign(machine: type[DerivedMachine], most: int, steps: int, voice: Voice) -> None:
+    """Random DAGs, as many as asked for or until one fails. What was done is told, whatever the end."""
+    most = int(os.environ.get("TIDEWHEEL_EXAMPLES") or most)
+    machine.runs = machine.checks = machine.failures = 0
+    machine.aloud = staticmethod(voice.now)
+    began = time.monotonic()
+    try:
+        run_state_machine_as_test(seed(SEED)(machine), settings=settings(max_examples=most, stateful_step_count=steps))
+    finally:
+        counts = f"{machine.runs} DAGs of {most}, {machine.checks} checks, {machine.failures} failures"
+        voice.at_the_end(f"TIDEWHEEL_SEED={SEED}: {counts}, {time.monotonic() - began:.0f} s")
+
+
+@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.timeout(0 if SOAK else 300)  # Hypothesis takes the end of the time for a failure of the example, and shrinks it for minutes
+def test_every_partition_is_its_query_at_its_vector(patched: bool, voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`patched`: chunks of few rows each, patched however small they are; merged rows are looked up by their keys."""
+    if patched:
+        monkeypatch.setattr(source_reading, "KEY_BYTES", 0)
+        monkeypatch.setattr(refresh_commit, "PATCHED_BYTES", 0)
+        monkeypatch.setattr(refreshes, "CHUNK_BYTES", 1000)
+    campaign(DerivedMachine, 2000 if SOAK else 10, 20, voice)

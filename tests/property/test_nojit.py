@@ -53,6 +53,26 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
         expected = {"n": rows.num_rows, "s": sum(known[SERIAL]), "h": sum(known["h"]) if known["h"] else None,
                     "low": min(known["h"], default=None), "f": len(known["f"]), "t": max(known[TIME])}
         assert table.query(aggregate=totals).to_pylist() == [expected]
+        groups = {}
+        for row in rows.to_pylist():
+            groups.setdefault((row["s"], row[TIME].replace(second=0, microsecond=0)), []).append(row)
+        asked = {"n": "count(*)", "i": f"sum({SERIAL})", "d": "count(DISTINCT h)", "low": "min(f)", "v": "var_pop(h)"}
+        asked["l"] = f"arg_max(h, {TIME})"
+        result = table.query(aggregate=asked, group_by=["s", f"date_trunc('minute', {TIME}) AS m"])
+        assert type(result._pipeline._aggregation).__name__ == "Grouping"
+        found = result.to_pylist()
+        assert len(found) == len(groups)
+        for row in found:
+            of = groups[row["s"], row["m"]]
+            low, h = [one["f"] for one in of if one["f"] is not None], [one["h"] for one in of if one["h"] is not None]
+            mean = sum(h) / max(len(h), 1)
+            best = max((one[TIME], one["h"]) for one in of if one["h"] is not None)[0] if h else None
+            assert row["n"] == len(of) and row["i"] == sum(one[SERIAL] for one in of) and row["d"] == len(set(h))
+            assert (row["v"] is None) == (not h)
+            assert not h or abs(row["v"] - sum((x - mean) ** 2 for x in h) / len(h)) <= 1e-6 * (1 + row["v"])
+            assert row["l"] in {one["h"] for one in of if one["h"] is not None and one[TIME] == best} if h else row["l"] is None
+            numbers = [x for x in low if x == x]
+            assert row["low"] == min(numbers) if numbers else row["low"] is None or row["low"] != row["low"]
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
             if upto < Probe(table).version.horizon:
                 continue  # chunks have left with what was replaced

@@ -87,6 +87,12 @@ def test_nor_for_limits(wh: tw.Warehouse, statement: str) -> None:
     assert names_python(str(raised.value)) and not names_python(advised(str(raised.value)))
 
 
+def test_nor_for_materialized_views(wh: tw.Warehouse) -> None:
+    with wh, pytest.raises(tw.QueryError, match="wh.create_derived") as raised:
+        wh.sql("CREATE MATERIALIZED VIEW v AS SELECT n FROM t")
+    assert not names_python(advised(str(raised.value)))
+
+
 def test_rows_that_are_looked_at(wh: tw.Warehouse) -> None:
     with wh:
         for statement, rows in (

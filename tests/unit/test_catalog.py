@@ -16,7 +16,8 @@ import pytest
 
 from tidewheel.catalog import sqlite_file
 from tidewheel.catalog.access import CatalogReader, CatalogWriter
-from tidewheel.catalog.sql import SqlCatalog, open_sqlite
+from tidewheel.catalog.light import LightCatalog, open_light
+from tidewheel.catalog.sql import open_sqlite
 from tidewheel.catalog.tables import metadata
 from tidewheel.errors import ClosedError, ExistsError, FencedError, FormatError, NotFoundError, StorageError
 from tidewheel.model.records import ChunkRecord, Commit, Lease, MaskRecord, PackageRecord, ServerRecord, StreamBatchRecord, TableRecord
@@ -26,9 +27,9 @@ LO, HI = -(1 << 63), (1 << 63) - 1
 LAST = 1 << 62  # the greatest generation
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    found = open_sqlite(tmp_path / "catalog.db")
+@pytest.fixture(params=[open_sqlite, open_light])
+def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CatalogWriter]:
+    found: CatalogWriter = request.param(tmp_path / "catalog.db")
     found.acquire(1, "here", 0.0)  # epoch 1
     yield found
     found.close()
@@ -61,7 +62,7 @@ def dump(path: Path) -> list[str]:
     return lines
 
 
-def test_is_a_reader_and_a_writer(catalog: SqlCatalog) -> None:
+def test_is_a_reader_and_a_writer(catalog: CatalogWriter) -> None:
     writer: CatalogWriter = catalog
     reader: CatalogReader = writer
     assert reader.tables() == []
@@ -87,7 +88,7 @@ def test_is_a_reader_and_a_writer(catalog: SqlCatalog) -> None:
     ],
     ids=lambda s: s.name + "-" + s.partition,
 )  # fmt: skip
-def test_tables_round_trip(catalog: SqlCatalog, given: TableSpec) -> None:
+def test_tables_round_trip(catalog: CatalogWriter, given: TableSpec) -> None:
     made = catalog.create_table(given, 1)
     found = catalog.table(given.name)
     assert found == made == TableRecord(made.id, given, "base", 0)
@@ -96,7 +97,7 @@ def test_tables_round_trip(catalog: SqlCatalog, given: TableSpec) -> None:
     assert catalog.tables() == [made]
 
 
-def test_field_ids_need_not_be_positions(catalog: SqlCatalog) -> None:
+def test_field_ids_need_not_be_positions(catalog: CatalogWriter) -> None:
     given = dataclasses.replace(spec(), field_ids=(7, 3, 5))
     catalog.create_table(spec("other"), 1)
     catalog.create_table(given, 1)
@@ -109,7 +110,7 @@ def test_every_member_of_a_record_has_a_column() -> None:
         assert {f.name for f in dataclasses.fields(record)} - {"partitions", "latest"} <= set(metadata.tables[table].columns.keys()), table
 
 
-def test_chunks_round_trip_at_the_limits(catalog: SqlCatalog) -> None:
+def test_chunks_round_trip_at_the_limits(catalog: CatalogWriter) -> None:
     table = catalog.create_table(spec(), 1)
     widest = chunk(
         table, "widest", rows=HI, bytes=HI, key_lo=LO, key_hi=HI, time_lo=LO, time_hi=HI,
@@ -126,7 +127,7 @@ def test_chunks_round_trip_at_the_limits(catalog: SqlCatalog) -> None:
     assert catalog.chunks(table.id) == given
 
 
-def test_numpy_integers_are_taken_and_floats_are_not(catalog: SqlCatalog) -> None:
+def test_numpy_integers_are_taken_and_floats_are_not(catalog: CatalogWriter) -> None:
     table = catalog.create_table(spec(), 1)
     n = np.int64(7)
     given = chunk(table, rows=n, key_lo=np.int64(LO), frame=np.uint64((1 << 64) - 1), late=np.bool_(True), partitions=((n, n),))
@@ -139,7 +140,7 @@ def test_numpy_integers_are_taken_and_floats_are_not(catalog: SqlCatalog) -> Non
             catalog.commit(Commit(table.id, 1, 1, add=(chunk(table, "c2", key_lo=wrong),)))
 
 
-def test_small_records_round_trip(catalog: SqlCatalog) -> None:
+def test_small_records_round_trip(catalog: CatalogWriter) -> None:
     table, other = catalog.create_table(spec(), 1), catalog.create_table(spec("other"), 1)
     masks = (MaskRecord(LO, HI, LAST, "erasure – ß"), MaskRecord(3, 4, 1, "reload"), MaskRecord(3, 4, 1, "reload"))
     packages = (PackageRecord("péage 鍵.csv", 1, HI, 3), PackageRecord("", 1, 0))
@@ -176,7 +177,7 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
 # Tables
 
 
-def test_names_are_unique_and_ids_are_not_reused(catalog: SqlCatalog) -> None:
+def test_names_are_unique_and_ids_are_not_reused(catalog: CatalogWriter) -> None:
     first = catalog.create_table(spec(), 1)
     with pytest.raises(ExistsError, match="'t'"):
         catalog.create_table(spec(partition="1 day"), 1)
@@ -186,7 +187,7 @@ def test_names_are_unique_and_ids_are_not_reused(catalog: SqlCatalog) -> None:
         catalog.drop_table("none", 1)
 
 
-def test_drop_removes_every_row_and_names_every_file(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_drop_removes_every_row_and_names_every_file(catalog: CatalogWriter, tmp_path: Path) -> None:
     keep = catalog.create_table(spec("keep"), 1)
     catalog.commit(Commit(keep.id, 1, 1, add=(chunk(keep),), masks=(MaskRecord(0, 1, 1, "r"),)))
     before = [line for line in dump(tmp_path / "catalog.db") if "sqlite_sequence" not in line]
@@ -207,7 +208,7 @@ def test_drop_removes_every_row_and_names_every_file(catalog: SqlCatalog, tmp_pa
 # Commits
 
 
-def test_partitions_and_removal(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_partitions_and_removal(catalog: CatalogWriter, tmp_path: Path) -> None:
     table = catalog.create_table(spec(), 1)
     a, b = chunk(table, "a", partitions=((0, 4), (10, 6))), chunk(table, "b", partitions=((-10, 1), (10, 9)))
     catalog.commit(Commit(table.id, 1, 1, add=(a, b)))
@@ -243,7 +244,7 @@ def _failures(table: TableRecord) -> dict[str, tuple[type[Exception], dict[str, 
 
 
 @pytest.mark.parametrize("name", list(_failures(TableRecord(0, spec()))))
-def test_a_commit_that_fails_changes_nothing(catalog: SqlCatalog, tmp_path: Path, name: str) -> None:
+def test_a_commit_that_fails_changes_nothing(catalog: CatalogWriter, tmp_path: Path, name: str) -> None:
     table = catalog.create_table(spec(), 1)
     old = Commit(
         table.id, 1, 1, add=(chunk(table, "old"), chunk(table, "gone")), packages=(PackageRecord("old", 1, 1),),
@@ -264,7 +265,7 @@ def test_a_commit_that_fails_changes_nothing(catalog: SqlCatalog, tmp_path: Path
     catalog.commit(good)
 
 
-def test_the_generation_may_stay_and_may_jump(catalog: SqlCatalog) -> None:
+def test_the_generation_may_stay_and_may_jump(catalog: CatalogWriter) -> None:
     table = catalog.create_table(spec(), 1)
     for generation in (0, 3, 3, LAST):
         catalog.commit(Commit(table.id, 1, generation))
@@ -276,7 +277,7 @@ def test_the_generation_may_stay_and_may_jump(catalog: SqlCatalog) -> None:
 # The lease's row
 
 
-def test_epochs_grow_and_fence(catalog: SqlCatalog) -> None:
+def test_epochs_grow_and_fence(catalog: CatalogWriter) -> None:
     table = catalog.create_table(spec(), 1)
     assert catalog.lease() == Lease(1, 1, "here", 0.0)
     assert catalog.acquire(HI, "höst", 2.5) == catalog.lease() == Lease(2, HI, "höst", 2.5)
@@ -301,7 +302,7 @@ def test_epochs_grow_and_fence(catalog: SqlCatalog) -> None:
 # Threads and trouble
 
 
-def test_readers_see_whole_commits_while_a_writer_writes(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_readers_see_whole_commits_while_a_writer_writes(catalog: CatalogWriter, tmp_path: Path) -> None:
     table = catalog.create_table(spec(), 1)
     catalog.commit(Commit(table.id, 1, 1, add=(chunk(table, "c1"),)))
     other = open_sqlite(tmp_path / "catalog.db")
@@ -330,7 +331,7 @@ def test_readers_see_whole_commits_while_a_writer_writes(catalog: SqlCatalog, tm
     assert len(seen) > 1
 
 
-def test_writers_of_many_threads_and_connections_take_turns(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_writers_of_many_threads_and_connections_take_turns(catalog: CatalogWriter, tmp_path: Path) -> None:
     table = catalog.create_table(spec(), 1)
     other = open_sqlite(tmp_path / "catalog.db")
     problems: list[BaseException] = []
@@ -352,10 +353,15 @@ def test_writers_of_many_threads_and_connections_take_turns(catalog: SqlCatalog,
     assert all(catalog.package(table.id, f"{n}-{i}") for n in range(4) for i in range(20))
 
 
-def test_the_file_is_durable_by_settings(catalog: SqlCatalog) -> None:
-    with catalog._reading() as conn:
-        pragma = {p: conn.exec_driver_sql(f"PRAGMA {p}").scalar() for p in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")}
-    assert pragma == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+def test_the_file_is_durable_by_settings(catalog: CatalogWriter) -> None:
+    asked = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+    whole: Any = catalog._rest() if isinstance(catalog, LightCatalog) else catalog
+    with whole._reading() as conn:
+        pragmas = [{p: conn.exec_driver_sql(f"PRAGMA {p}").scalar() for p in asked}]
+    if isinstance(catalog, LightCatalog):
+        pragmas.append({p: catalog._own.execute(f"PRAGMA {p}").fetchone()[0] for p in asked})
+    for pragma in pragmas:
+        assert pragma == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
 
 
 def test_errors_name_the_file_and_what_to_do(tmp_path: Path) -> None:
@@ -418,7 +424,7 @@ def test_closed_is_closed(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a ?&#ü.db"]
 
 
-def test_commits_of_several_tables_are_one(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_commits_of_several_tables_are_one(catalog: CatalogWriter, tmp_path: Path) -> None:
     one, two, three = (catalog.create_table(spec(name), 1) for name in ("one", "two", "three"))
     servers = (ServerRecord(0, 5, b"p"), ServerRecord(1, 9, b""))
     catalog.commit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tidewheel.errors import StorageError
 from tidewheel.programs.demo.numbers import DemoRequest
 from tidewheel.programs.torture.drive import TortureRequest
 from tidewheel.surfaces import cli
-from tidewheel.surfaces.arguments import commands_of
+from tidewheel.surfaces.arguments import ELSEWHERE, commands_of
 from tidewheel.surfaces.commands import demo
 
 HEAVY = ("numba", "duckdb", "sqlalchemy", "pandas", "pyarrow", "numpy", "rich")
@@ -65,6 +66,10 @@ def test_examples_can_be_said(example: str) -> None:
         (["status", "--format", "jsn"], "argument --format: invalid choice: 'jsn'. Did you mean 'json'? Choose from table, json"),
         (["--vrsion"], "Did you mean '--version'?"),
         (["sql", "--form", "csv"], "Did you mean '--format'?"),
+        (["drop", "taxi"], "there is no command 'drop'. A table is dropped by: tidewheel sql -c 'DROP TABLE name'"),
+        (["tables"], "tidewheel status, and tidewheel sql -c 'SHOW TABLES'"),
+        (["sql", "SELECT 1"], "there is no 'SELECT 1' here. A statement comes behind -c"),
+        (["sql", "."], "there is no '.' here. The warehouse comes behind -w"),
     ],
 )
 def test_what_is_mistyped_is_told_with_the_nearest_name(
@@ -74,6 +79,29 @@ def test_what_is_mistyped_is_told_with_the_nearest_name(
     assert cli.main(argv) == 2
     err = capsys.readouterr().err
     assert said in err and len(err.splitlines()) == 2 and "--help" in err
+
+
+@pytest.mark.parametrize("command", sorted(ELSEWHERE))
+def test_what_is_done_by_another_command_is_no_command(command: str) -> None:
+    assert command not in commands_of(cli.make_parser())
+    advised = re.findall(r"tidewheel (\w+)", ELSEWHERE[command])
+    assert advised and all(name in commands_of(cli.make_parser()) for name in advised)
+
+
+def test_help_and_version_without_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help"]) == 0
+    assert "A real-time stream warehouse" in capsys.readouterr().out
+    assert cli.main(["help", "load"]) == 0
+    assert "usage: tidewheel load" in capsys.readouterr().out
+    assert cli.main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("tidewheel ")
+
+
+def test_a_load_without_a_warehouse_says_how_one_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("plate,ts\n1,2026-01-01\n")
+    assert cli.main(["load", "taxi", str(tmp_path / "a.csv"), "-w", str(tmp_path / "wh")]) == 1
+    assert "give --time COLUMN and --key COLUMN, and it is made, with table taxi" in capsys.readouterr().err
+    assert not (tmp_path / "wh").exists()
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

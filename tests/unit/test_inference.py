@@ -60,6 +60,22 @@ def test_declared_bounds_override() -> None:
     assert one_sided.found == declared("all") and one_sided.source == "taxi"
 
 
+def test_what_is_to_be_declared_can_be() -> None:
+    """ "all" is proposed only beside a source that has bounds: a derived table whose sources all reach everywhere has no partitions."""
+    proposed = set[bool]()
+    for name, definition in DEFINITIONS.items():
+        found = infer(PLANS[name], TIMES, definition.time)
+        bounded = any(not bounds.is_open for bounds in found.bounds.values())
+        for refusal in found.refusals:
+            declare = refusal.reason.rpartition("bounds=")[2] if "declare" in refusal.reason.lower() else ""
+            if "'all'" in refusal.reason:
+                assert bounded or "tw.bounds(before='1 hour'), " in declare, (name, refusal.reason)
+            elif declare:
+                assert not bounded and "tw.bounds(before='1 hour')" in declare, (name, refusal.reason)
+            proposed.add("'all'" in refusal.reason)
+    assert proposed == {True, False}
+
+
 def test_nodes_that_are_not_understood() -> None:
     """They are refused, unless only a source with declared bounds is below."""
     plan = PLANS["lookup"]

@@ -47,7 +47,7 @@ def test_sqlite_keeps_its_write_ahead_log(engine: OwnedEngine, moment: str) -> N
     engine.tenure.stop()  # which has a connection of its own at times
     engine.tenure.look()
     before = log.stat().st_ino
-    database = engine.catalog._engine  # type: ignore[attr-defined]
+    database = engine.catalog._rest()._engine  # type: ignore[attr-defined]
     event.listen(database, moment, interrupts)
     with pytest.raises(KeyboardInterrupt):
         engine.catalog.tables()

@@ -399,7 +399,7 @@ def test_the_evaluator_is_locked_however_its_start_ends(monkeypatch: pytest.Monk
     real = evaluator.connect
     monkeypatch.setattr(evaluator, "connect", lambda memory: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        table.query(where="x > 3 and id > -1")
+        table.query(where="x + 1 > 3 and id > -1")
     assert not evaluator._evaluator.items
     monkeypatch.setattr(evaluator, "connect", real)
     with pytest.raises(tw.QueryError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -104,3 +104,46 @@ def test_dictionaries_stay_dictionaries() -> None:
 def test_what_is_not_known_is_not_merged() -> None:
     with pytest.raises(CannotMerge, match="median"):
         merged(one(), one(), Mode(MERGE, "", groups=("k", "g"), combine=(("n", "median"),)))
+
+
+def averages(type_: pa.DataType, total: pa.DataType) -> tuple[pa.Schema, Mode]:
+    schema = pa.schema([("k", pa.string()), ("mean", type_), ("$s", total), ("$n", pa.int64())])
+    return schema, Mode(MERGE, "", groups=("k",), combine=(("$s", "sum"), ("$n", "sum")), ratios=(("mean", "$s", "$n"),))
+
+
+def merged_average(schema: pa.Schema, mode: Mode, *sides: tuple[Any, int]) -> Any:
+    """The average of two sums with their counts. The averages that the sides have are not looked at."""
+    one, two = (
+        pa.table([pa.array([value], field.type) for value, field in zip(("a", None, *side), schema, strict=True)], schema=schema)
+        for side in sides
+    )
+    return merged(one, two, mode).column("mean")[0].as_py()
+
+
+@given(
+    st.integers(-(10**20), 10**20),
+    st.integers(-(10**20), 10**20),
+    st.integers(1, 10**6),
+    st.integers(0, 1000),
+    st.sampled_from([0, 2, 6, 10]),
+)
+def test_averages_of_decimals(a: int, b: int, n: int, more: int, scale: int) -> None:
+    schema, mode = averages(pa.decimal128(34, scale + 4), pa.decimal128(38, scale))
+    found = merged_average(schema, mode, (Decimal(a).scaleb(-scale), n), (Decimal(b).scaleb(-scale) if more else None, more))
+    with localcontext(Context(prec=200)):
+        exact = Decimal(a + (b if more else 0)).scaleb(-scale) / (n + more)
+        wanted = exact.quantize(Decimal(1).scaleb(-38), ROUND_HALF_DOWN).quantize(Decimal(1).scaleb(-scale - 4), ROUND_HALF_UP)
+        assert found == wanted
+
+
+def test_averages_of_floats_and_of_nothing() -> None:
+    schema, mode = averages(pa.float64(), pa.float64())
+    assert merged_average(schema, mode, (1.5, 2), (4.5, 1)) == 2.0
+    assert merged_average(schema, mode, (None, 0), (4.5, 3)) == 1.5
+    assert merged_average(schema, mode, (None, 0), (None, 0)) is None
+    assert merged_average(schema, mode, (float("inf"), 1), (1.0, 1)) == float("inf")
+    with pytest.raises(CannotMerge, match="its sum is not known"):  # try_avg of numbers that were too large together
+        merged_average(schema, mode, (None, 2), (1.0, 1))
+    schema, mode = averages(pa.decimal128(38, 6), pa.decimal128(38, 2))
+    with pytest.raises(CannotMerge, match="beyond"):
+        merged_average(schema, mode, (Decimal(9 * 10**34), 1), (Decimal(0), 1))

@@ -238,7 +238,7 @@ def test_every_format_of_a_sample_gives_the_same_table(
     shown.add(capsys.readouterr().out)
     assert len(shown) == 1 and not (tmp_path / "wh").exists()
     assert create(tmp_path, "--from", str(tmp_path / "log"), "--key", "plate", "--payload", "json") == 0
-    assert "--from kafka://HOST:9092/TOPIC --payload json\n" in capsys.readouterr().out, "folders know files by their names"
+    assert f"tidewheel load taxi {tmp_path / 'log'} -w {tmp_path / 'wh'} --payload json\n" in capsys.readouterr().out
     assert "plate  int64                  key\n  ts     timestamp[us, tz=UTC]  time\n  speed  double\n" in shown.pop()
 
 
@@ -246,7 +246,7 @@ def test_a_table_is_made_and_what_to_do_next_is_said(samples: dict[str, Path], t
     argv = ["--from", str(samples["csv"]), "--key", "plate", "--column", "speed:float", "--partition", "2 hours"]
     assert create(tmp_path, *argv) == 0
     out = capsys.readouterr().out
-    assert f"Next: tidewheel ingest taxi -w {tmp_path / 'wh'} --from {samples['csv']} --once\n" in out and "partitions of 2 hours" in out
+    assert f"Next: tidewheel load taxi {samples['csv']} -w {tmp_path / 'wh'}\n" in out and "partitions of 2 hours" in out
     with tw.open(tmp_path / "wh") as wh:
         schema = pa.schema([("plate", pa.int64()), ("ts", US), ("speed", pa.float32())])
         assert wh.table("taxi").schema == schema and wh.table("taxi").key == ColumnKey("plate") and wh.table("taxi").time == "ts"
@@ -266,7 +266,7 @@ def test_numbers_that_are_times(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert create(tmp_path, *argv, "--time", "at", "--dry-run") == 0
     assert "at   timestamp[ms, tz=UTC]  time" in (out := capsys.readouterr().out) and "read as epoch-ms" in out
     assert create(tmp_path, *argv, "--time", "at") == 0
-    assert "--once --time-format epoch-ms" in capsys.readouterr().out, "in CSV they are texts, and not of the column's unit by themselves"
+    assert "--time-format epoch-ms" in capsys.readouterr().out, "in CSV they are texts, and not of the column's unit by themselves"
     with tw.open(tmp_path / "wh") as wh:
         wh.drop_table("taxi")
     assert create(tmp_path, *argv, "--time", "at ms") == 0
@@ -295,7 +295,7 @@ def test_a_file_without_header_and_with_its_own_times(tmp_path: Path, capsys: py
     assert create(tmp_path, "--from", str(sample), *argv) == 0
     out = capsys.readouterr().out
     assert "ts     timestamp[us, tz=UTC]  time" in out and "n      int64" in out
-    assert "--once --time-format '%d/%m/%Y %H:%M:%S' --delimiter ';' --columns plate,ts,n --null -" in out
+    assert "--time-format '%d/%m/%Y %H:%M:%S' --delimiter ';' --columns plate,ts,n --null -" in out
     assert cli.make_parser().parse_args(shlex.split(out.partition("Next: tidewheel ")[2])).null == ["-"], "what is said can be typed"
 
 

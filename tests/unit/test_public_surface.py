@@ -43,8 +43,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     "where, takes",
     [
-        ("open", ["path", "settings"]),
+        ("open", ["path", "create", "settings"]),
         ("Warehouse.create_table", ["self", "name", "schema", "time", "key", "partition", "if_exists"]),
+        (
+            "Warehouse.load",
+            [
+                "self", "table", "files", "time", "key", "partition", "on_bad", "changed", "extra", "payload", "time_format", "columns",
+                "delimiter", "nulls", "threads", "progress",
+            ],
+        ),
         ("Warehouse.table", ["self", "name"]),
         ("Warehouse.tables", ["self"]),
         ("Warehouse.drop_table", ["self", "name", "cascade"]),
@@ -64,7 +71,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("bounds", ["before", "after", "every"]),
         ("Derived.refresh", ["self", "time", "full", "spark", "progress"]),
         ("Derived.verify", ["self", "sample", "spark"]),
-        ("Warehouse.sql", ["self", "statement", "parameters", "timeout", "max_rows", "max_bytes"]),
+        ("Warehouse.sql", ["self", "statement", "params", "tables", "timeout", "max_rows", "max_bytes"]),
         ("Warehouse.cancel", ["self", "query"]),
         ("Table.dataset", ["self"]),
         ("Warehouse.check", ["self", "repair", "progress"]),
@@ -77,11 +84,21 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("Table.rejects", ["self"]),
         ("Table.metrics", ["self"]),
         ("Result.cancel", ["self"]),
+        ("Result.to_parquet", ["self", "path", "compression"]),
+        ("Result.fetchmany", ["self", "size"]),
+        ("Table.head", ["self", "n"]),
         (
             "Table.query",
             [
-                "self", "key", "time", "box", "ranges", "where", "columns", "order_by", "limit", "aggregate", "group_by", "timeout",
-                "max_rows", "max_bytes", "on_corrupt",
+                "self", "key", "time", "box", "ranges", "where", "params", "columns", "order_by", "limit", "offset", "aggregate",
+                "group_by", "timeout", "max_rows", "max_bytes", "on_corrupt",
+            ],
+        ),
+        (
+            "Table.latest",
+            [
+                "self", "key", "time", "box", "ranges", "where", "params", "columns", "order_by", "limit", "offset", "timeout", "max_rows",
+                "max_bytes", "on_corrupt",
             ],
         ),
     ],

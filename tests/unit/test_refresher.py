@@ -157,7 +157,26 @@ def test_rows_that_do_not_fit_are_an_error_of_their_table(wh: tw.Warehouse, duck
     derive(wh, duck, "clean", sql, {"taxi": Bounds()})
     wh.table("taxi").insert(rows((0, 1, 10), (1, 2, 5)))
     report = pass_over(wh, duck)
-    assert "plate" in report["clean"].error and isinstance(report["clean"].cause, tw.BadRowsError)
+    assert "1 of 2 rows without 'plate', their key: leave these out with WHERE plate IS NOT NULL" in report["clean"].error
+    cause = report["clean"].cause
+    assert isinstance(cause, tw.BadRowsError) and (cause.table, cause.column) == ("clean", "plate")
+
+
+def test_rows_without_a_key_that_are_of_no_touched_key(wh: tw.Warehouse, duck: DuckCompute) -> None:
+    """An outer join over the rows of few keys makes rows that the whole has not: these are nobody's."""
+    wh.create_table("lanes", pa.schema([("ts", pa.timestamp("us")), ("lane", pa.int64())]), time="ts", key="lane")
+    hours = "(SELECT DISTINCT time_bucket(INTERVAL '1 hour', ts) AS hour FROM lanes)"
+    taxis = "(SELECT time_bucket(INTERVAL '1 hour', ts) AS hour, plate, median(speed) AS speed FROM taxi GROUP BY 1, 2)"
+    sql = f"SELECT coalesce(t.hour, l.hour) AS hour, t.plate, t.speed FROM {taxis} t FULL JOIN {hours} l ON t.hour = l.hour"
+    keys = Mode(KEYS, "", column="plate", source_keys=(("taxi", "plate"),))
+    derive(wh, duck, "both", sql, {"taxi": HOUR, "lanes": HOUR}, [keys])
+    wh.table("lanes").insert([{"ts": START + dt.timedelta(hours=hour), "lane": 1} for hour in (0, 1)])
+    wh.table("taxi").insert(rows((0, 1, 10), (1, 2, 5)))
+    pass_over(wh, duck)
+    wh.table("taxi").insert(rows((0, 1, 30), (1, 3, 4)))
+    report = pass_over(wh, duck)
+    assert report["both"].mode == KEYS and report["both"].error == ""
+    check(wh, "both", sql)
 
 
 def test_what_lies_outside_of_the_partitions_is_dropped(wh: tw.Warehouse, duck: DuckCompute) -> None:

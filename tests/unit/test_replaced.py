@@ -382,7 +382,7 @@ def test_many_holes_are_sieved_in_one_pass(wh: tw.Warehouse, monkeypatch: pytest
             passes.append(given)
             return int(by_time(*given))
 
-        monkeypatch.setattr("tidewheel.read.scan.by_time", counted)
+        monkeypatch.setattr("tidewheel.read.scan.k.by_time", counted)
         assert len(table.query().to_arrow()) == 2500
         assert len(passes) == 1
 

@@ -15,8 +15,9 @@ from rich.cells import cell_len
 
 from tidewheel.errors import InputError, StorageError
 from tidewheel.model.figures import duration
+from tidewheel.model.visible_text import visible
 from tidewheel.surfaces.shell import answer_file, grid
-from tidewheel.surfaces.shell.cells import json_texts, texts, visible
+from tidewheel.surfaces.shell.cells import json_texts, texts
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.statements import is_complete, pieces_of, split, typed
 from tidewheel.surfaces.shell.suggestions import candidates

@@ -17,7 +17,7 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import check_nothing_left
-from tests.sql_tables import DAY, TAXI, taxi_rows, with_taxi
+from tests.sql_tables import DAY, TAXI, refused, taxi_rows, with_taxi
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.sql_result import SqlResult
 
@@ -181,19 +181,21 @@ DIRECT = [
     "SELECT v FROM taxi WHERE s IS NULL AND 100 > v", "SELECT * FROM taxi LIMIT 0", "SELECT count(*) FROM taxi LIMIT 0",
     "SELECT v FROM taxi WHERE ts = TIMESTAMP '2026-01-01 00:00:05' OR ts > DATE '2026-01-02'", "SELECT max(v) FROM taxi",
     "SELECT count(*), count(s), min(s) AS first, sum(t.id)::BIGINT, avg(v) FROM taxi t WHERE id <> 4", "SELECT sum(v) FROM taxi LIMIT 0",
-    "SELECT max(ts), min(id) FROM taxi WHERE id IN (1, 3) AND v > 2 LIMIT 8",
+    "SELECT max(ts), min(id) FROM taxi WHERE id IN (1, 3) AND v > 2 LIMIT 8", "SELECT v FROM taxi ORDER BY v",
+    "SELECT DISTINCT id FROM taxi",
+    "SELECT count(DISTINCT v) FROM taxi", "SELECT sum(v), id FROM taxi GROUP BY id", "SELECT sum(v), sum(v) FROM taxi",
+    "SELECT mean(v) FROM taxi", "SELECT sum(v) FROM taxi ORDER BY 1", "SELECT v FROM taxi ORDER BY v DESC, id LIMIT 3 OFFSET 1",
 ]  # fmt: skip
 NOT_DIRECT = [
     "SELECT v FROM taxi WHERE id < 1.5", "SELECT ID FROM taxi", "SELECT v, v FROM taxi", "SELECT v + 1 FROM taxi",
-    "SELECT v FROM taxi ORDER BY v",
-    "SELECT DISTINCT id FROM taxi", "SELECT v FROM taxi WHERE id = '3'", "SELECT v FROM taxi WHERE s = NULL",
+    "SELECT DISTINCT ON (id) id, v FROM taxi", "SELECT v FROM taxi WHERE id = '3'", "SELECT v FROM taxi WHERE s = NULL",
     "SELECT v FROM taxi WHERE ts > '2026'",
-    "SELECT v FROM taxi WHERE id > 99999999999999999999", "SELECT v FROM taxi LIMIT 3 OFFSET 1", "SELECT max(ts) FROM taxi",
-    "SELECT max(v) FILTER (v < 3) FROM taxi", "SELECT count(DISTINCT v) FROM taxi", "SELECT sum(v) + 1 FROM taxi",
+    "SELECT v FROM taxi WHERE id > 99999999999999999999", "SELECT v FROM taxi LIMIT 3 + 1", "SELECT max(ts) FROM taxi",
+    "SELECT max(v) FILTER (v < 3) FROM taxi", "SELECT sum(v) + 1 FROM taxi",
     "SELECT sum(V) FROM taxi",
-    "SELECT sum(v), id FROM taxi GROUP BY id", "SELECT sum(v) FROM taxi HAVING sum(v) > 1", "SELECT sum(v)::INTEGER FROM taxi",
-    "SELECT sum(v), sum(v) FROM taxi", "SELECT sum(v) OVER () FROM taxi", "SELECT max(v, 2) FROM taxi", "SELECT mean(v) FROM taxi",
-    "SELECT sum(v) FROM taxi GROUP BY ()", "SELECT sum(v ORDER BY v) FROM taxi", "SELECT sum(v) FROM taxi ORDER BY 1",
+    "SELECT sum(v), id FROM taxi GROUP BY ROLLUP (id)", "SELECT sum(v) FROM taxi HAVING sum(v) > 1", "SELECT sum(v)::INTEGER FROM taxi",
+    "SELECT sum(v) OVER () FROM taxi", "SELECT max(v, 2) FROM taxi",
+    "SELECT sum(v) FROM taxi GROUP BY ()", "SELECT sum(v ORDER BY v) FROM taxi",
     "SELECT avg(ts) FROM taxi",
     "SELECT v FROM taxi, taxi b",
     "SELECT * EXCLUDE (v) FROM taxi", "SELECT v FROM taxi USING SAMPLE 10", "SELECT v FROM taxi WHERE v > 'nan'", "SELECT 1 FROM taxi",
@@ -205,7 +207,7 @@ def test_the_short_way_is_the_long_way(wh: tw.Warehouse, statement: str, monkeyp
     """Plain statements do not go through DuckDB, and nobody can tell."""
     short = wh.sql(statement)
     assert isinstance(short, DirectResult)
-    monkeypatch.setattr("tidewheel.sql.direct.Prepared.asked", lambda *_: None)
+    monkeypatch.setattr("tidewheel.sql.direct.Prepared.asked", refused)
     long = wh.sql(statement)
     assert isinstance(long, SqlResult) and short.schema == long.schema
     if "LIMIT 7" in statement:

@@ -182,7 +182,7 @@ def test_it_answers_as_all_others_do(wh: tw.Warehouse, monkeypatch: pytest.Monke
             return type(e), str(e)
 
     here = [answer(*one) for one in texts]
-    plan = wh.sql("EXPLAIN SELECT sum(id) FROM t WHERE id < 10 GROUP BY v").to_pylist()
+    plan = wh.sql("EXPLAIN SELECT median(id) FROM t WHERE id < 10 GROUP BY v").to_pylist()
     monkeypatch.setattr("tidewheel.sql.statement.is_bounded", lambda *_: False)
     monkeypatch.setattr("tidewheel.sql.statement.direct_of", lambda *_: None)
     monkeypatch.setattr("tidewheel.sql.statement.summary_of", lambda *_: None)
@@ -191,8 +191,10 @@ def test_it_answers_as_all_others_do(wh: tw.Warehouse, monkeypatch: pytest.Monke
     try:
         for (text, given), expected in zip(texts, here, strict=True):
             assert answer(text, given) == expected, text
-        assert wh.sql("EXPLAIN SELECT sum(id) FROM t WHERE id < 10 GROUP BY v").to_pylist() == plan
-        analyzed = wh.sql("EXPLAIN ANALYZE SELECT sum(id) FROM t WHERE id < 10 GROUP BY v").to_pylist()
+        again = wh.sql("EXPLAIN SELECT median(id) FROM t WHERE id < 10 GROUP BY v").to_pylist()
+        for one, two in zip(again, plan, strict=True):  # all but the reason why DuckDB answers it
+            assert one["explain_value"].partition("  answered ")[0] == two["explain_value"].partition("  answered ")[0]
+        analyzed = wh.sql("EXPLAIN ANALYZE SELECT median(id) FROM t WHERE id < 10 GROUP BY v").to_pylist()
     finally:
         remembered.cache_clear()
     assert [row["explain_key"] for row in analyzed] == [row["explain_key"] for row in plan] and "returned   10 rows" in analyzed[0][
@@ -230,7 +232,7 @@ def test_many_at_once_and_some_never_read(wh: tw.Warehouse) -> None:
 def test_the_first_rows_are_enough(wh: tw.Warehouse) -> None:
     """Whoever stops early gives the process back."""
     result = wh.sql("SELECT unnest(range(90000)) AS x FROM t")
-    assert "…" in repr(result)
+    assert "the first 10 rows" in repr(result)
     for batch in result:
         assert batch.num_rows
         break

@@ -211,7 +211,7 @@ def test_a_dead_owner_is_taken_over(tmp_path: Path) -> None:
 class TestFolders:
     def test_a_file_in_place_of_the_folder(self, tmp_path: Path) -> None:
         (tmp_path / "wh").write_text("hello")
-        with pytest.raises(tw.StorageError, match=f"cannot open a warehouse in {tmp_path / 'wh'}"):
+        with pytest.raises(tw.InputError, match=f"{tmp_path / 'wh'} is a file, and a warehouse is a folder"):
             tw.open(tmp_path / "wh")
         with pytest.raises(tw.StorageError, match="cannot open a warehouse"):
             tw.open(tmp_path / "wh" / "below")

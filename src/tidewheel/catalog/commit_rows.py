@@ -51,6 +51,12 @@ def fence(conn: Connection, epoch: int) -> None:
     raise FencedError(f"this owner's lease (epoch {epoch}) is over: {since}. Nothing was changed; open the warehouse again")
 
 
+# Made once: it takes longer than to execute them.
+_MINE = tables.c.id == bindparam("mine")
+_SET_GENERATION = update(tables).where(_MINE).values(generation=bindparam("g"))
+_RAISE_HORIZON = update(tables).where(_MINE, tables.c.horizon < bindparam("h")).values(horizon=bindparam("h"))
+
+
 def _grow(conn: Connection, commits: Sequence[Commit]) -> None:
     known: dict[int, int] = {}
     for some in _portions([commit.table_id for commit in commits]):
@@ -65,12 +71,9 @@ def _grow(conn: Connection, commits: Sequence[Commit]) -> None:
                 f"generation {commit.generation} is behind generation {known[commit.table_id]} of table {commit.table_id}; nothing was "
                 "changed. The owner's picture of the table is out of date: open the warehouse again"
             )
-    mine = tables.c.id == bindparam("mine")
-    conn.execute(
-        update(tables).where(mine).values(generation=bindparam("g")), [{"mine": one.table_id, "g": one.generation} for one in commits]
-    )
+    conn.execute(_SET_GENERATION, [{"mine": one.table_id, "g": one.generation} for one in commits])
     if risen := [{"mine": one.table_id, "h": one.horizon} for one in commits if one.horizon]:
-        conn.execute(update(tables).where(mine, tables.c.horizon < bindparam("h")).values(horizon=bindparam("h")), risen)
+        conn.execute(_RAISE_HORIZON, risen)
 
 
 def _add_chunks(conn: Connection, commits: Sequence[Commit]) -> None:

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, case, delete, exists, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
+from tidewheel.catalog.record_rows import time_of
 from tidewheel.catalog.selects import sound
 from tidewheel.catalog.tables import dependencies, partitions, refreshed, refreshes, tables
+from tidewheel.catalog.whole_reads import REFRESHES_KEPT
 from tidewheel.errors import ConflictError
 from tidewheel.model import record_checks as check
-from tidewheel.model.derived import MODES, Dependency, DerivedContents, Label, RefreshedPartition, RefreshRecord
-from tidewheel.model.record_checks import WrongValueError
+from tidewheel.model.derived import Dependency, Label, RefreshRecord
 from tidewheel.model.records import Commit
 
 T = TypeVar("T")
-
-REFRESHES_KEPT = 100
-"""Of a table: older ones are forgotten, unless they made a partition that is still there."""
 
 _AT_ONCE = 500
 """Partitions that are looked for by one statement."""
@@ -50,8 +49,16 @@ def write_labels(conn: Connection, commits: Sequence[Commit]) -> None:
             conn.execute(update(partitions).where(mine).values(values))
 
 
+@cache
 def _raise_labels(dialect: str) -> Any:
-    new = (postgresql if dialect == "postgresql" else sqlite).insert(partitions)
+    """Made once: it takes longer than to execute it."""
+    new: Any
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql  # 80 ms, for whoever has such a catalog
+
+        new = postgresql.insert(partitions)
+    else:
+        new = sqlite.insert(partitions)
     changed, undone = ((case((new.excluded[n] > partitions.c[n], new.excluded[n]), else_=partitions.c[n])) for n in ("changed", "undone"))
     return new.on_conflict_do_update(
         index_elements=["table_id", "partition"], set_={"changed": changed, "undone": undone, "changed_at": new.excluded.changed_at}
@@ -63,19 +70,13 @@ def labels_of(conn: Connection, table_id: int) -> list[tuple[Label, float]]:
     p = partitions.c
     query = select(p.partition, p.changed, p.undone, p.changed_at).where(p.table_id == table_id).order_by(p.partition)
     with sound(conn, "partitions", table_id):
-        return [(_label(*row[:3]), _time("changed_at", row[3])) for row in conn.execute(query)]
+        return [(_label(*row[:3]), time_of("changed_at", row[3])) for row in conn.execute(query)]
 
 
 def _label(partition: Any, changed: Any, undone: Any) -> Label:
     found = Label(check.whole("partition", partition), check.generation("changed", changed), check.generation("undone", undone))
     check.rising("undone", "changed", found.undone, found.changed)
     return found
-
-
-def _time(column: str, value: Any) -> float:
-    if type(value) not in (int, float):
-        raise WrongValueError(column, value, "a time")
-    return float(value)
 
 
 # ---- derived tables -----------------------------------------------------------------------------------------
@@ -93,62 +94,6 @@ def dependents_of(conn: Connection, table_id: int) -> list[str]:
     """The names of the tables that are derived from this one, directly."""
     query = select(tables.c.name).join(dependencies, dependencies.c.table_id == tables.c.id).where(dependencies.c.source_id == table_id)
     return sorted(conn.execute(query.distinct()).scalars())
-
-
-def derived_contents(conn: Connection) -> dict[int, DerivedContents]:
-    """What all derived tables are made of, by table id."""
-    d, r = dependencies.c, refreshed.c
-    sources: dict[int, list[Dependency]] = {}
-    query = select(d.table_id, d.source_id, tables.c.name, d.bounds, d.verified).join(tables, tables.c.id == d.source_id)
-    with sound(conn, "dependencies"):
-        for table_id, source_id, name, bounds, verified in conn.execute(query.order_by(d.table_id, d.position)):
-            one = Dependency(source_id, name, check.text("bounds", bounds), check.generation("verified", verified))
-            sources.setdefault(table_id, []).append(one)
-    if not sources:
-        return {}
-    done: dict[int, dict[int, RefreshRecord]] = {}
-    with sound(conn, "refreshes"):
-        for row in conn.execute(select(refreshes).order_by(refreshes.c.refresh)):
-            done.setdefault(row.table_id, {})[row.refresh] = _refresh_record(row)
-    vectors: dict[tuple[int, int], tuple[int, ...]] = {}
-    made: dict[int, list[RefreshedPartition]] = {}
-    with sound(conn, "refreshed"):
-        for table_id, partition, number in conn.execute(select(r.table_id, r.partition, r.refresh).order_by(r.table_id, r.partition)):
-            if (table_id, number) not in vectors:
-                vectors[table_id, number] = _vector(done.get(table_id, {}).get(number), sources.get(table_id, []), number)
-            one_made = RefreshedPartition(check.whole("partition", partition), number, vectors[table_id, number])
-            made.setdefault(table_id, []).append(one_made)
-    return {
-        table_id: DerivedContents(tuple(of), tuple(made.get(table_id, ())), tuple(done.get(table_id, {}).values())[-REFRESHES_KEPT:])
-        for table_id, of in sources.items()
-    }
-
-
-def _vector(made_by: RefreshRecord | None, sources: Sequence[Dependency], number: Any) -> tuple[int, ...]:
-    if made_by is None:
-        raise WrongValueError("refresh", number, "one of the refreshes that are known")
-    generations = dict(made_by.vector)
-    if generations.keys() != {one.source_id for one in sources}:
-        raise WrongValueError("vector", made_by.vector, "one generation for each source")
-    return tuple(generations[one.source_id] for one in sources)
-
-
-def _refresh_record(row: Any) -> RefreshRecord:
-    if row.mode not in MODES:
-        raise WrongValueError("mode", row.mode, f"one of {', '.join(MODES)}")
-    try:
-        vector = {int(source): check.generation("vector", generation) for source, generation in json.loads(row.vector).items()}
-    except (ValueError, TypeError, AttributeError) as e:
-        raise WrongValueError("vector", row.vector, "generations by source") from e
-    read, written, computed, changed = (
-        check.whole(name, getattr(row, name), 0) for name in ("rows_read", "rows_written", "computed", "changed")
-    )
-    began, ended = _time("began", row.began), _time("ended", row.ended)
-    keys = None if row.keys is None else check.raw("keys", row.keys)
-    return RefreshRecord(
-        check.whole("refresh", row.refresh, 1), check.text("job", row.job), row.mode, tuple(vector.items()), (), (), began, ended,
-        read, written, computed, changed, check.generation("generation", row.generation), keys,
-    )  # fmt: skip
 
 
 def write_refresh(conn: Connection, table_id: int, new: RefreshRecord) -> None:

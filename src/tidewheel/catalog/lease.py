@@ -19,11 +19,13 @@ import time
 import weakref
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidewheel.catalog.access import CatalogWriter
 from tidewheel.errors import OwnedError, StorageError
-from tidewheel.model.records import Lease
+
+if TYPE_CHECKING:  # the lock is looked at before anything heavy is loaded
+    from tidewheel.catalog.access import CatalogWriter
+    from tidewheel.model.records import Lease
 
 FILE = "owner.lock"
 

@@ -39,7 +39,7 @@ LAST_EPOCH = (1 << 32) - 1
 _NAME = re.compile(rf"{NAME.pattern}(\$[a-z]+)?", re.ASCII)
 """A table's, or that of a table beside it, such as its rejects."""
 
-_CHUNK_COLUMNS = tuple(f.name for f in members(ChunkRecord) if f.name not in ("partitions", "latest"))
+CHUNK_COLUMNS = tuple(f.name for f in members(ChunkRecord) if f.name not in ("partitions", "latest"))
 
 
 def table_row(spec: TableSpec, definition: Definition | None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def table_row(spec: TableSpec, definition: Definition | None) -> dict[str, Any]:
         "definition": None if definition is None else definition.to_json(),
         "generation": 0,
         "horizon": 0,
-        "arrow_schema": spec.schema.serialize().to_pybytes(),
+        "arrow_schema": spec.stored.serialize().to_pybytes(),
         "layout": spec.layout_json(),
         "partition": spec.partition,
     }
@@ -58,7 +58,7 @@ def table_row(spec: TableSpec, definition: Definition | None) -> dict[str, Any]:
 def field_rows(table_id: int, spec: TableSpec) -> list[dict[str, Any]]:
     return [
         {"table_id": table_id, "field_id": id_, "position": i, "name": field.name, "type": str(field.type), "added_generation": 0}
-        for i, (id_, field) in enumerate(zip(spec.field_ids, spec.schema, strict=True))
+        for i, (id_, field) in enumerate(zip(spec.field_ids, spec.stored, strict=True))
     ]
 
 
@@ -95,17 +95,22 @@ def _definition(row: Any) -> Definition:
 
 
 def chunk_row(chunk: ChunkRecord) -> dict[str, Any]:
-    return {name: getattr(chunk, name) for name in _CHUNK_COLUMNS}
+    return {name: getattr(chunk, name) for name in CHUNK_COLUMNS}
 
 
 def partition_rows(chunk: ChunkRecord) -> list[dict[str, Any]]:
     return [{"table_id": chunk.table_id, "chunk_id": chunk.id, "partition": p, "rows": rows} for p, rows in chunk.partitions]
 
 
-def chunk_records(rows: Iterable[Any], partitions: Iterable[Any]) -> list[ChunkRecord]:
+def frame_as_stored(value: Any) -> Any:
+    """The checksum that a column stands for: it is stored minus 2^63, because databases have only signed numbers. All else is damage."""
+    return value + (1 << 63) if type(value) is int else value
+
+
+def chunk_records(rows: Iterable[Any], partitions: Iterable[Any], frame: Callable[[Any], Any] = lambda value: value) -> list[ChunkRecord]:
     """Chunks in order of generation_hi and id, each with its partitions in ascending order, each checked.
 
-    Sorted here and not by the database, whose collation may order ids by another rule.
+    `frame` makes the checksum of what its column has. Sorted here and not by the database, whose collation may order ids by another rule.
     """
     of_chunk: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for p in partitions:
@@ -114,7 +119,9 @@ def chunk_records(rows: Iterable[Any], partitions: Iterable[Any]) -> list[ChunkR
     records = []
     for row in rows:
         parts = tuple(sorted(of_chunk.get((row.table_id, row.id), ())))
-        record = ChunkRecord(**{name: getattr(row, name) for name in _CHUNK_COLUMNS}, partitions=parts)
+        values = {name: getattr(row, name) for name in CHUNK_COLUMNS}
+        values["frame"] = frame(values["frame"])
+        record = ChunkRecord(**values, partitions=parts)
         try:
             check.check_chunk(record)
             if row.generation_removed is not None:
@@ -168,6 +175,10 @@ def lease_record(row: Any) -> Lease | None:
     epoch = check.whole("epoch", row.epoch, 0, LAST_EPOCH)
     if row.pid is None:
         return None
-    if type(row.since) not in (int, float):
-        raise WrongValueError("since", row.since, "a time")
-    return Lease(epoch, check.whole("pid", row.pid), check.text("host", row.host), float(row.since))
+    return Lease(epoch, check.whole("pid", row.pid), check.text("host", row.host), time_of("since", row.since))
+
+
+def time_of(column: str, value: Any) -> float:
+    if type(value) not in (int, float):
+        raise WrongValueError(column, value, "a time")
+    return float(value)

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from tidewheel.catalog import record_rows
+from tidewheel.catalog import record_rows, whole_reads
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, packages, stream_batches, tables
-from tidewheel.errors import CorruptionError
-from tidewheel.model.record_checks import WrongValueError
 from tidewheel.model.records import ChunkRecord, Lease, PackageRecord, StreamBatchRecord, TableRecord
 
 
-@contextmanager
-def sound(conn: Connection, part: str, table_id: int | None = None) -> Iterator[None]:
-    """What is read of this part of the catalog, of this table, is what was written. Where it cannot be, the error says so."""
-    try:
-        yield
-    except WrongValueError as e:
-        table_id = table_id if e.table_id is None else e.table_id
-        name = None if table_id is None else conn.execute(select(tables.c.name).where(tables.c.id == table_id)).scalar()
-        of = "" if table_id is None else f" of table {name if name is not None else table_id!r}"
-        raise CorruptionError(f"the catalog is damaged: in {part}{of}, {e}. {_RESTORE}") from e
+def plain(conn: Connection) -> whole_reads.Ask:
+    """Answers statements without parameters."""
+    return lambda statement: conn.exec_driver_sql(statement).all()
 
 
-_RESTORE = "Nothing was changed; restore the warehouse from a backup (tidewheel restore), or put the value back"
+def sound(conn: Connection, part: str, table_id: int | None = None) -> AbstractContextManager[None]:
+    return whole_reads.sound(plain(conn), part, table_id)
 
 
 def table_records(conn: Connection, *where: ColumnElement[bool]) -> list[TableRecord]:
     found = conn.execute(select(tables).where(*where).order_by(tables.c.id)).all()
-    ids: dict[int, list[int]] = {row.id: [] for row in found}
     query = select(fields.c.table_id, fields.c.field_id).join(tables, tables.c.id == fields.c.table_id)
     query = query.where(fields.c.dropped_generation.is_(None), *where).order_by(fields.c.table_id, fields.c.position)
-    for table_id, field_id in conn.execute(query):
-        ids.setdefault(table_id, []).append(field_id)
-    records = []
-    for row in found:
-        with sound(conn, "tables", row.id):
-            records.append(record_rows.table_record(row, ids[row.id]))
-    return records
+    return whole_reads.table_records(plain(conn), found, map(tuple, conn.execute(query)))
 
 
 def chunk_records(conn: Connection, *where: ColumnElement[bool]) -> list[ChunkRecord]:
@@ -69,8 +53,6 @@ def stream_batch(conn: Connection, table_id: int, stream: str, batch: int) -> St
 
 def current_lease(conn: Connection, lock: bool = False) -> tuple[int, Lease | None]:
     """The last epoch that was given, and who holds it, if anybody does."""
-    found = conn.execute(select(leases).with_for_update() if lock else select(leases)).all()
-    if len(found) != 1:
-        raise CorruptionError(f"the catalog is damaged: it has {len(found)} leases, not one. {_RESTORE}")
-    with sound(conn, "leases"):
-        return found[0].epoch, record_rows.lease_record(found[0])
+    if lock and conn.dialect.name != "sqlite":
+        conn.execute(select(leases).with_for_update())
+    return whole_reads.lease(plain(conn))

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
-from tidewheel.catalog import copies, record_rows
+from tidewheel.catalog import copies, record_rows, whole_reads
 from tidewheel.catalog.commit_rows import fence, write_commits
-from tidewheel.catalog.derived_rows import add_dependencies, dependents_of, derived_contents, labels_of
+from tidewheel.catalog.derived_rows import add_dependencies, dependents_of, labels_of
 from tidewheel.catalog.migrations import upgrade
-from tidewheel.catalog.selects import chunk_records, current_lease, package, sound, table_records
-from tidewheel.catalog.sqlite_file import WRITES, SqliteFile, sqlite_engine, storage_errors
+from tidewheel.catalog.selects import chunk_records, current_lease, package, plain, sound, table_records
+from tidewheel.catalog.sqlite_engine import WRITES, database_errors, sqlite_engine
+from tidewheel.catalog.sqlite_file import SqliteFile
 from tidewheel.catalog.tables import chunk_partitions, chunks, fields, leases, masks, servers, stream_batches, tables, warehouse
 from tidewheel.env.memory import keep_for_good
 from tidewheel.errors import ClosedError, ExistsError, InputError, NotFoundError
@@ -42,8 +42,6 @@ from tidewheel.model.records import (
     TableRecord,
 )
 from tidewheel.model.schema import TableSpec
-
-T = TypeVar("T")
 
 
 def open_sqlite(path: str | Path) -> SqlCatalog:
@@ -69,7 +67,7 @@ class SqlCatalog:
         self._turn = threading.Lock()
         self._closed = False
         try:
-            with storage_errors(where, "open"):
+            with database_errors(where, "open"):
                 upgrade(self._reads, self._writes, where)
             self._anchor = engine.raw_connection()
             """Open as long as the catalog: SQLite removes its write-ahead log when the last connection is closed, as an interrupt does."""
@@ -96,14 +94,14 @@ class SqlCatalog:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         self._check_open()
-        with storage_errors(self.where, "read"), self._reads.connect() as conn:
+        with database_errors(self.where, "read"), self._reads.connect() as conn:
             yield conn
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._turn:
             self._check_open()
-            with storage_errors(self.where, "write"), self._writes.begin() as conn:
+            with database_errors(self.where, "write"), self._writes.begin() as conn:
                 yield conn
 
     def _check_open(self) -> None:
@@ -121,27 +119,8 @@ class SqlCatalog:
             return next(iter(table_records(conn, tables.c.name == name)), None)
 
     def contents(self) -> list[TableContents]:
-        c, m, s = chunks.c, masks.c, servers.c
         with self._reading() as conn:
-            known = table_records(conn)
-            held = record_rows.grouped(lambda record: record, chunk_records(conn, c.generation_removed.is_(None)))
-            with sound(conn, "chunks"):
-                query = select(c.table_id, c.server, c.late, c.generation_lo, c.generation_hi)
-                covered = record_rows.grouped(record_rows.coverage_record, conn.execute(query))
-            with sound(conn, "masks"):
-                query = select(m.table_id, m.time_lo, m.time_hi, m.generation, m.reason).order_by(m.id)
-                hidden = record_rows.grouped(record_rows.mask_record, conn.execute(query))
-            with sound(conn, "servers"):
-                query = select(s.table_id, s.server, s.key_lo, s.prefix).order_by(s.table_id, s.server)
-                divided = record_rows.grouped(record_rows.server_record, conn.execute(query))
-            derived = derived_contents(conn)
-
-        def of(part: dict[int, list[T]], table: TableRecord) -> tuple[T, ...]:
-            return tuple(part.get(table.id, ()))
-
-        return [
-            TableContents(one, of(held, one), of(covered, one), of(hidden, one), of(divided, one), derived.get(one.id)) for one in known
-        ]
+            return whole_reads.contents(plain(conn))
 
     def chunks(self, table_id: int) -> list[ChunkRecord]:
         with self._reading() as conn:

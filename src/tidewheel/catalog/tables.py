@@ -28,6 +28,8 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
+from tidewheel.catalog.record_rows import frame_as_stored
+
 _BIAS = 1 << 63
 
 
@@ -51,7 +53,7 @@ class UInt64(TypeDecorator[int]):
         return None if value is None else _within(operator.index(value), 0) - _BIAS
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return value + _BIAS if type(value) is int else value
+        return frame_as_stored(value)
 
 
 class _AsStored:

@@ -18,8 +18,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from typing import Any
+
+from tidewheel.model.dataclass import dataclass
 
 Group = tuple[str, int, int]
 """(chunk id, column, block): what is loaded together."""

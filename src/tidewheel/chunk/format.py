@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import xxhash
 
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.arrays import with_bytes
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec, ZOrder
@@ -115,7 +116,7 @@ def damaged_block(file: str, where: str, column: str, block: int, rows: tuple[in
 
 def stored_schema(spec: TableSpec, generations: pa.DataType | None = None) -> pa.Schema:
     """The columns of a chunk: the table's, then the codes that its own columns do not show, then its rows' generations, if they differ."""
-    fields = list(spec.schema)
+    fields = list(spec.stored)
     if spec.direct_key < 0:
         fields.append(pa.field(KEY_CODES, pa.int64(), nullable=False))
     if spec.direct_time < 0:

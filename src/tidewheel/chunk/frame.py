@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import mmap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from tidewheel.chunk.format import (
 from tidewheel.env.store import Range
 from tidewheel.errors import CorruptionError
 from tidewheel.model.codes import ALL, TIES, Codes
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import BITS, FIXED, OTHER, column_kind
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec

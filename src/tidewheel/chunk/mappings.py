@@ -16,12 +16,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from tidewheel.chunk.cache import LeafCache
+from tidewheel.model.dataclass import dataclass
 
 
 class Mappable(Protocol):

@@ -22,14 +22,14 @@ import time
 from tidewheel.env.local_files import TEMPORARY as TEMPORARY
 from tidewheel.errors import InputError
 from tidewheel.model.chunk_names import ARROW as ARROW
+from tidewheel.model.chunk_names import CATALOG as CATALOG
 from tidewheel.model.chunk_names import CHUNK_ID
+from tidewheel.model.chunk_names import LOGS as LOGS
 from tidewheel.model.chunk_names import TABLES as TABLES
 from tidewheel.model.chunk_names import chunk_file as chunk_file
 from tidewheel.model.chunk_names import chunk_of as chunk_of
 from tidewheel.model.chunk_names import table_folder as table_folder
 
-CATALOG = "catalog.sqlite"
-LOGS = "logs"
 QUARANTINE = "quarantine"
 STAGING = "staging"
 STREAMS = "streams"

@@ -268,7 +268,7 @@ class Chunk:
         check_header(header, record, self._spec, stored.num_rows, self._where())
         leaves, checksums = unpack_index(base64.b64decode(meta[INDEX_KEY]), header, stored.num_columns, self._where())
         # not from_arrays, which looks at offsets: nothing of the body may be looked at before it is verified
-        batch = stored.select(list(range(len(self._spec.schema)))).replace_schema_metadata(self._spec.schema.metadata)
+        batch = stored.select(list(range(len(self._spec.stored)))).replace_schema_metadata(self._spec.schema.metadata)
         key, time = code_columns(self._spec)
         keys, times = fixed(stored.column(key), np.int64), fixed(stored.column(time), np.int64)
         generations = _generations(stored.columns[-1]) if has_generations(record) else None

@@ -98,7 +98,7 @@ class RemoteChunk:
     def batch(self) -> pa.RecordBatch:
         """The table's columns, all rows: fetches the whole file."""
         whole = np.array([0]), np.array([self.record.rows])
-        return self.load(self.row, *whole, range(len(self._spec.schema))).batch
+        return self.load(self.row, *whole, range(len(self._spec.stored))).batch
 
     def codes(self) -> Codes:
         """Key codes of all rows, in leaf order."""
@@ -262,7 +262,7 @@ class RemoteChunk:
     # ---- assembling -------------------------------------------------------------------------------------
 
     def _batch(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
-        schema = self._spec.schema
+        schema = self._spec.stored
         if len(arrays) < len(schema):
             fields = [f if c in arrays else pa.field(f.name, pa.null()) for c, f in enumerate(schema)]
             schema = pa.schema(fields, schema.metadata)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from tidewheel.chunk.format import (
 from tidewheel.env.store import WriteOnce
 from tidewheel.model.arrays import named_as
 from tidewheel.model.codes import Codes
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import BLOCK_ROWS
 from tidewheel.model.records import ChunkRecord, TableRecord
 
@@ -70,12 +70,12 @@ def write_chunk(
     leaves = content.leaves
 
     # 1. the columns, with the codes and generations that they do not show themselves
-    columns = [named_as(c, f.type) for c, f in zip(content.batch.columns, spec.schema, strict=True)]  # names are part of checksums
+    columns = [named_as(c, f.type) for c, f in zip(content.batch.columns, spec.stored, strict=True)]  # names are part of checksums
     if spec.direct_key < 0:
-        columns.append(pa.array(content.codes))
+        columns.append(_as_arrow(content.codes))
     if spec.direct_time < 0:
-        columns.append(pa.array(content.times))
-    generations = None if content.row_generations is None else pa.array(content.row_generations)
+        columns.append(_as_arrow(content.times))
+    generations = None if content.row_generations is None else _as_arrow(content.row_generations)
     if generations is not None:
         columns.append(generations)
 
@@ -127,6 +127,11 @@ def write_chunk(
         generation_lo=content.generations[0], generation_hi=content.generations[1], covers=content.generations[1], prefix=origin.prefix,
         body_lo=body_lo, body_hi=body_hi, frame=frame_checksum(whole, body_lo, body_hi), partitions=partitions,
     )  # fmt: skip
+
+
+def _as_arrow(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Not `pa.array`, which loads pandas to see whether it is meant."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def body_of(batch: pa.RecordBatch, whole: pa.Buffer) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 root/owner/               only the owner's user may look into it
   address.json            written when the owner listens, removed when it closes; of a dead owner it may stay
+  knock                   made by whoever finds no address: the owner need not listen before somebody comes
   <epoch>.sock            the socket, unless its path would be too long: then the owner listens on a loopback port. Had it to be made
                           again, because somebody removed it, it is <epoch>-1.sock, and so on
   owner.log               what a detached owner had to say (cluster/start_owner.py)
@@ -17,15 +18,17 @@ import os
 import secrets
 import socket
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
 from tidewheel.catalog.lease import FILE as LOCK
 from tidewheel.errors import OwnedError, StorageError
+from tidewheel.model.dataclass import dataclass
 
 FOLDER = "owner"
 FILE = "address.json"
+KNOCK = "knock"
 LOG = "owner.log"
 
 _LONGEST = 100
@@ -102,7 +105,7 @@ def unix_location(path: Path) -> str:
 def sweep(root: Path) -> None:
     """Remove what owners before left behind. Only the owner may call this."""
     for path in folder(root).glob("*"):
-        if path.name == FILE or path.suffix in (".sock", ".tmp"):
+        if path.name in (FILE, KNOCK) or path.suffix in (".sock", ".tmp"):
             with suppress(OSError):
                 path.unlink()
 
@@ -116,6 +119,23 @@ def publish(root: Path, door: Door) -> None:
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         json.dump(asdict(door), file)
     temporary.replace(path)
+
+
+def knock(root: Path) -> None:
+    """Ask an owner that does not listen yet to begin."""
+    with suppress(OSError):  # it has not made the folder yet, or is another user's: then it will be a little later
+        os.close(os.open(folder(root) / KNOCK, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def knocked(root: Path) -> bool:
+    """Whether somebody did, since `sweep`."""
+    return (folder(root) / KNOCK).exists()
+
+
+def answer_knock(root: Path) -> None:
+    """The owner listens, or never will."""
+    with suppress(OSError):
+        (folder(root) / KNOCK).unlink(missing_ok=True)
 
 
 def withdraw(root: Path, token: str) -> None:

@@ -18,6 +18,7 @@ class AttachedVersion:
         self.spec: TableSpec = pinned.spec
         self.generation = pinned.generation
         self.about = pinned.rows
+        self.times: tuple[int, int] | None = None
         self._connection = connection
         self._hold = hold
         self._place = place

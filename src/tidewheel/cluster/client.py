@@ -45,6 +45,8 @@ def attach(root: Path, wait: float = WAIT) -> AttachedEngine:
                 trouble = str(e)
         elif door is not None and owned:
             trouble = f"it cannot listen ({door.failure})"
+        if owned:
+            address.knock(root)
         if not owned and not address.is_owned(root):
             raise OwnerLostError(f"nobody owns the warehouse {root}", untouched=True)
         if time.monotonic() > give_up:

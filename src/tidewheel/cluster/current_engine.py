@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidewheel.cluster import address
+from tidewheel.cluster.root_folder import check_place
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.env import deadline
 from tidewheel.env.workers import workers
@@ -85,9 +86,9 @@ class CurrentEngine:
         """Whether it is over with: an `open` of the warehouse makes a new one."""
         return self._engine.fenced
 
-    def table(self, table: TableEngine) -> TableEngine:
-        """The same table of the engine in use now."""
-        return self.engine().table(table.spec.name)
+    def table(self, name: str) -> TableEngine:
+        """A table of the engine in use now."""
+        return self.engine().table(name)
 
     def check_settings(self, settings: Settings | None) -> None:
         """An attached process has the owner's settings, whatever it asks for: only the owner can be asked for others."""
@@ -180,8 +181,13 @@ _engines: dict[Path, CurrentEngine] = {}
 _engines_lock = threading.RLock()
 
 
-def open_engine(path: str | os.PathLike[str], settings: Settings | None, progress: Progress | None = None) -> CurrentEngine:
-    """The engine of a root: taken by the first call in this process, shared by later ones. `progress`: of a recovery, if there is one."""
+def open_engine(
+    path: str | os.PathLike[str], settings: Settings | None, progress: Progress | None = None, create: bool = True
+) -> CurrentEngine:
+    """The engine of a root: taken by the first call in this process, shared by later ones. `progress`: of a recovery, if there is one.
+
+    `create`: make the warehouse if it is not there; else NotFoundError.
+    """
     try:
         root = Path(path).expanduser().resolve()
     except (ValueError, RuntimeError, OSError) as e:
@@ -192,8 +198,16 @@ def open_engine(path: str | os.PathLike[str], settings: Settings | None, progres
             there.check_settings(settings)
             there.users += 1
             return there
+        check_place(root, create)
         current = _engines[root] = CurrentEngine(root, settings, progress)
         return current
+
+
+def engine_in_use(root: Path) -> CurrentEngine | None:
+    """The engine that this process has for a root, if it has one. Whoever asks is no user of it."""
+    with _engines_lock:
+        there = _engines.get(root)
+        return there if there is not None and not there.fenced else None
 
 
 @atexit.register

@@ -41,7 +41,7 @@ class FilteredResult(PipedResult):
         self._bounded = bounded(
             Query(
                 key=query.key, box=query.box, time=query.time, timeout=query.timeout, max_rows=float("inf"), max_bytes=query.max_bytes,
-                on_corrupt=query.on_corrupt, after=query.after, upto=query.upto, condition=query.condition,
+                on_corrupt=query.on_corrupt, after=query.after, upto=query.upto, condition=query.condition, aged=query.aged,
             )
         )  # fmt: skip
         self.stats = replace(self._bounded.stats)

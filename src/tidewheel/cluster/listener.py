@@ -6,6 +6,7 @@ import atexit
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.cluster import address, sockets
 from tidewheel.cluster.address import Address, Door
-from tidewheel.cluster.requests import PROTOCOL
 from tidewheel.engine.protocol import Engine
 from tidewheel.errors import OwnedError
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from tidewheel.cluster.handlers import Handlers
     from tidewheel.cluster.service import Service, Traffic
 
-DELAY = 0.1
-"""Seconds before an owner begins to listen: one that is closed again before that never has to load Flight."""
+DELAY = 1.0
+"""Seconds before an owner begins to listen, unless somebody knocks: one that is closed again before that never has to load Flight."""
+
+_LOOK = 0.02
+"""Seconds between two looks at whether somebody did."""
 
 PATIENCE = 5.0
 """Seconds that calls under way have to end when the owner closes; whoever does not read its rows must not hold it up."""
@@ -86,6 +89,9 @@ class Listener:
         name = f"tidewheel-listen-{next(_numbers)}"
         if not sockets.forked():
             sockets.expect(self)
+        with suppress(Exception):  # what is wrong with it is told when it is needed; till then others may knock there
+            address.make_folder(self._place)
+            address.sweep(self._place)
         self._thread = threading.Thread(target=self._listen, args=(delay,), name=name, daemon=True)
         self._thread.start()
 
@@ -114,6 +120,7 @@ class Listener:
         try:
             with self._turn:
                 address.withdraw(self._place, self.token)
+                address.answer_knock(self._place)
             if self._traffic is not None:
                 self._traffic.close(PATIENCE)
         finally:  # also if somebody has no patience at all
@@ -142,16 +149,20 @@ class Listener:
 
     def _listen(self, delay: float) -> None:
         try:
-            self._go.wait(delay)
+            give_up = time.monotonic() + delay
+            while not self._go.wait(min(_LOOK, max(0.0, give_up - time.monotonic()))):
+                if address.knocked(self._place) or time.monotonic() >= give_up:
+                    break
             if not self._closing.is_set():
                 address.make_folder(self._place)
-                address.sweep(self._place)
                 if sockets.forked():
                     raise OwnedError(sockets.FORKED)
                 self._open()
         except Exception as e:  # the warehouse works all the same; others are told why they cannot use it
             self.failure = e
             with suppress(Exception):
+                from tidewheel.cluster.requests import PROTOCOL
+
                 why = str(e) if isinstance(e, OwnedError) else f"{type(e).__name__}: {e}"
                 address.publish(self._place, Door("", self.token, os.getpid(), self._epoch, PROTOCOL, why))
         finally:
@@ -159,6 +170,7 @@ class Listener:
 
     def _open(self) -> None:
         from tidewheel.cluster.handlers import Handlers
+        from tidewheel.cluster.requests import PROTOCOL
         from tidewheel.cluster.service import Traffic
 
         self._handlers, self._traffic = Handlers(self._engine, self._epoch), Traffic()
@@ -167,6 +179,7 @@ class Listener:
             self.tcp_location = self._serve(self._tcp)
         self._door = Door(self.location, self.token, os.getpid(), self._epoch, PROTOCOL)
         address.publish(self._place, self._door)
+        address.answer_knock(self._place)
 
     def _serve_here(self) -> str:
         """For this machine alone: a socket, or a port of the loopback where there can be no socket."""

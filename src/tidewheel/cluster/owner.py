@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidewheel.catalog.sql import open_sqlite
+from tidewheel.catalog.light import open_light
 from tidewheel.cluster.listener import Listener
 from tidewheel.engine.local_engine import LocalEngine, OpenCatalog
 from tidewheel.env.disk import Disk
@@ -24,7 +24,7 @@ class OwnedEngine(LocalEngine):
         root: Path,
         settings: Settings,
         disk: Disk | None = None,
-        open_catalog: OpenCatalog = open_sqlite,
+        open_catalog: OpenCatalog = open_light,
         listen: bool = True,
         anew: bool = False,
         progress: Progress | None = None,

@@ -7,16 +7,16 @@ What can be asked of a warehouse is not listed here: `engine/operations.py` has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.query import Query, Stats
 from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"

@@ -16,6 +16,7 @@ from pathlib import Path
 from tidewheel.cluster import address
 from tidewheel.cluster.attached import AttachedEngine
 from tidewheel.cluster.client import attach
+from tidewheel.cluster.root_folder import check_place
 from tidewheel.env.workers import environment
 from tidewheel.errors import OwnedError, OwnerLostError, StorageError
 
@@ -48,6 +49,7 @@ def summon(root: str | os.PathLike[str], idle: float = IDLE, limit: float = LIMI
 
 def _start(root: Path, idle: float, give_up: float) -> None:
     """Start an owner and wait until it listens, or has ended: because another was faster, or because it cannot own the warehouse."""
+    check_place(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as e:

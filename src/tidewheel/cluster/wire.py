@@ -29,7 +29,7 @@ from tidewheel.errors import TidewheelError
 from tidewheel.maintenance import warehouse_care
 from tidewheel.metrics import TableMetrics
 from tidewheel.model import conditions
-from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.delivery import Ack, Load, Pin, ServerState, SliceId, SourceFile, Staged, StreamState, TableState, Written
 from tidewheel.model.derived import (
     Definition,
     Dependency,
@@ -213,7 +213,7 @@ def _decode_schema(value: Json) -> pa.Schema:
 
 def _encode_spec(value: TableSpec) -> Json:
     return {
-        _TAG: "TableSpec", "name": value.name, "schema": _encode_schema(value.schema), "layout": value.layout_json(),
+        _TAG: "TableSpec", "name": value.name, "schema": _encode_schema(value.stored), "layout": value.layout_json(),
         "partition": value.partition, "field_ids": list(value.field_ids),
     }  # fmt: skip
 
@@ -318,8 +318,9 @@ def _is_of(kind: Any, home: ModuleType) -> bool:
 _CLASSES: tuple[type[Any], ...] = (
     Ack, BackupReport, CheckReport, ChunkRecord, ColumnFacts, Definition, Dependency, DerivedState, Lease, Load, MaskRecord, Mode,
     PackedPlan, Pin, Plan, Query, Recovery, RefreshedPartition, RefreshOutcome, RefreshPlan, RefreshRecord, ServerState, Settings, SliceId,
-    SourceRead, Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState, Written,
+    SourceFile, SourceRead, Staged, Stats, StreamState, Subquery, TableDescription, TableMetrics, TableRecovery, TableState, Written,
     conditions.Comparison, conditions.OneOf, conditions.HasText, conditions.IsNull, conditions.Both, conditions.Either, conditions.Negation,
+    conditions.AddressRange,
     *(kind for home in (operations, warehouse_care, requests) for kind in vars(home).values() if _is_of(kind, home)),
 )  # fmt: skip
 

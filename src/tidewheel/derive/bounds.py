@@ -16,12 +16,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from tidewheel.derive.ends import End, Side, outermost
 from tidewheel.errors import InputError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.times import TimeAxis, parse_duration, parse_months
 
 FOREVER = 1 << 127
@@ -74,8 +74,10 @@ class Bounds:
         """The derived times that source rows at lo..hi can change."""
         if lo > hi:
             return lo, hi
-        lower, upper = self.lower, self.upper
-        return lower.at(lo) if lower else -FOREVER, upper.at(hi) if upper else FOREVER
+        m, o = self.every, self.origin  # as `lower.at(lo)` and `upper.at(hi)`, without making these: it is asked for each change
+        first = -FOREVER if self.bl is None else (lo + self.al - o) // m * m + o + self.bl
+        last = FOREVER if self.bh is None else (hi + self.ah - o) // m * m + o + self.bh
+        return first, last
 
     def needs(self, lo: int, hi: int) -> Interval:
         """The source times that derived rows at lo..hi are made of: s lies in needs(t, t) exactly if t lies in reach(s, s)."""

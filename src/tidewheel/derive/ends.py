@@ -8,8 +8,9 @@ was true of the exact one stays true. `None` in place of an end is no end: âˆ’âˆ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from tidewheel.model.dataclass import dataclass
 
 
 class Side(Enum):

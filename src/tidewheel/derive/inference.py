@@ -121,7 +121,9 @@ def _check_unit(out: Out, counted: int | None, axis: TimeAxis) -> None:
 
 
 def _refused(reason: str, met: list[str]) -> Inference:
-    return Inference({}, (Refusal(f"the bounds of this definition cannot be inferred: {reason}. Declare them: {_declaration(*met)}"),))
+    return Inference(
+        {}, (Refusal(f"the bounds of this definition cannot be inferred: {reason}. Declare them: {_declaration_of_all(met)}"),)
+    )
 
 
 # ---- what the branches say ----------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ def _solved(rows: Rows, out: Out, met: list[Leaf], known: dict[str, Bounds], not
         if branch.focus is not None and out.attr not in branch.nulls:  # a row without a time cannot be a derived one
             ends[branch.focus.source].append((branch, *solve(branch, out.attr)))
     timeless = not any(lower or upper for found in ends.values() for _, lower, upper in found) and not known
+    unbounded: list[tuple[Leaf, Bounds | None]] = []
     for leaf in met:
         if not leaf.wanted:
             continue
@@ -141,11 +144,15 @@ def _solved(rows: Rows, out: Out, met: list[Leaf], known: dict[str, Bounds], not
         one = nearest([lower for _, lower, _ in found], [upper for _, _, upper in found]) if found else None
         if one is not None and not one.is_open:
             bounds[leaf.name] = one
-        elif timeless and not any(branch.focus and branch.focus.via for branch, _, _ in found):
+        else:
+            unbounded.append((leaf, one))
+    others = any(not one.is_open for one in bounds.values())
+    for leaf, one in unbounded:
+        found = ends[leaf.name]
+        if timeless and not any(branch.focus and branch.focus.via for branch, _, _ in found):
             refusals.append(_no_time(out.name, leaf, notes))
             break
-        else:
-            refusals.append(_not_bounded(out.name, leaf, one, found, notes))
+        refusals.append(_not_bounded(out.name, leaf, one, found, notes, others))
     return Inference(bounds, tuple(refusals))
 
 
@@ -153,14 +160,15 @@ def _no_time(name: str, leaf: Leaf, notes: list[str]) -> Refusal:
     because = f" ({'; '.join(notes)})" if notes else ""
     return Refusal(
         f"`{name}` has no time{because}: group by date_trunc, time_bucket or window of {leaf.name}.{leaf.time}, or pass that column on; "
-        f"or declare the bounds: {_declaration(leaf.name)}",
+        f"or declare the bounds: {_declaration(leaf.name, False)}",
         leaf.name,
     )
 
 
 def _not_bounded(
-    name: str, leaf: Leaf, one: Bounds | None, found: list[tuple[Branch, End | None, End | None]], notes: list[str]
+    name: str, leaf: Leaf, one: Bounds | None, found: list[tuple[Branch, End | None, End | None]], notes: list[str], others: bool
 ) -> Refusal:
+    """`others`: some other source has bounds, so that this one may do without."""
     if not found:
         return Refusal(f"`{name}` is null in all rows made of {leaf.name}: give them a time, or leave the source out", leaf.name)
     worst = next((b for b, lower, upper in found if lower is None and upper is None), None) or next(
@@ -172,12 +180,12 @@ def _not_bounded(
     because = f" ({'; '.join(notes)})" if notes else ""
     if one is not None and (one.bl is not None or one.bh is not None):
         side = "later" if one.bh is None else "earlier"
-        return Refusal(
-            f"a row of {leaf.name} can change all {side} rows{where}{because}: limit how far its {leaf.time} may lie from `{name}`, or "
-            f"declare it, if that is what you want: bounds={{{leaf.name!r}: {_open_ended(one)}}}",
-            leaf.name,
-            one,
-        )
+        if others:
+            declare = f"declare it, if that is what you want: bounds={{{leaf.name!r}: {_open_ended(one)}}}"
+        else:
+            declare = f"declare how far that is to count: {_declaration(leaf.name, False)}"
+        said = f"a row of {leaf.name} can change all {side} rows{where}{because}: limit how far its {leaf.time} may lie from `{name}`"
+        return Refusal(f"{said}, or {declare}", leaf.name, one)
     if place.endswith("OVER (…)"):
         said = f"{place} looks back or ahead without limit: add a bucket of {leaf.name}.{leaf.time} to PARTITION BY, or a RANGE of time"
     elif place.startswith("a Python function"):
@@ -186,7 +194,7 @@ def _not_bounded(
         said = f"{leaf.name} is read{where} without its time{because}: compare its {leaf.time} with a time of the other rows"
     else:
         said = f"{leaf.name} is joined without its time{because}: join on {leaf.name}.{leaf.time}, within a bucket or an interval"
-    return Refusal(f"{said}, or declare: {_declaration(leaf.name)}", leaf.name)
+    return Refusal(f"{said}, or declare: {_declaration(leaf.name, others)}", leaf.name)
 
 
 def _open_ended(one: Bounds) -> str:
@@ -197,7 +205,16 @@ def _open_ended(one: Bounds) -> str:
     return f"tw.bounds(before={back!r}, after={ahead!r})"
 
 
-def _declaration(*names: str) -> str:
-    said = ", ".join(f"{name!r}: 'all'" for name in names)
-    band = f"{{{names[0]!r}: tw.bounds(before='1 hour')}}" if names else "tw.bounds(…)"
-    return f"bounds={{{said}}} (any change makes everything stale), or a band like bounds={band}"
+def _declaration(name: str, others: bool) -> str:
+    """What to say of one source. 'all' is for those beside others that have bounds: some source must say which times there are."""
+    band = f"bounds={{{name!r}: tw.bounds(before='1 hour')}}"
+    return f"bounds={{{name!r}: 'all'}} (any change makes everything stale), or a band like {band}" if others else f"a band, like {band}"
+
+
+def _declaration_of_all(names: list[str]) -> str:
+    if not names:
+        return "bounds=tw.bounds(…)"
+    if len(names) == 1:
+        return _declaration(names[0], False)
+    said = ", ".join(f"{name!r}: 'all'" for name in names[1:])
+    return f"bounds={{{names[0]!r}: tw.bounds(before='1 hour'), {said}}} ('all': any change makes everything stale; not of every source)"

@@ -10,13 +10,15 @@ of the two numbers; in an incremental mode the rows after it are all that is new
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tidewheel.derive.bounds import EVERYTHING, Bounds, outward, to_ns
+from tidewheel.errors import InputError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.derived import RefreshedPartition
 from tidewheel.model.partition_labels import Labels
 from tidewheel.model.partitions import Partitions, joined
@@ -60,6 +62,22 @@ class SourceView:
     bounds: Bounds
     labels: Labels
     verified: int
+
+
+def check_bounds(name: str, bounds: Sequence[tuple[str, str]]) -> None:
+    """Raises InputError if partitions of a table could not be told from its sources."""
+    try:
+        known = [Bounds.from_json(text) for _, text in bounds]
+    except ValueError as e:
+        raise InputError(f"table {name!r}: {e}") from None
+    if len({source for source, _ in bounds}) < len(bounds):
+        raise InputError(f"table {name!r} names a source twice")
+    if all(one.is_open for one in known):
+        odd = bounds[0][0]
+        raise InputError(
+            f"table {name!r} needs a source whose rows reach only some of its times: no source says which partitions it has. Declare how "
+            f"far the rows of one reach, both before and after: bounds={{{odd!r}: tw.bounds(before='1 hour', after='0')}}"
+        )
 
 
 class Refreshed:
@@ -117,8 +135,8 @@ class StalePartition:
     """The generation of each source up to which it contains all changes."""
     changed: set[int] = field(default_factory=set)
     """The sources, by number, that changed since."""
-    undone: bool = False
-    """Rows left a source since: what is there cannot be added to."""
+    undone: set[int] = field(default_factory=set)
+    """Those of them that rows left since: what is there cannot be added to."""
     since: float = 0.0
     """When the oldest of these changes was committed, as far as labels tell: each has only the time of its last."""
 
@@ -149,7 +167,8 @@ def stale_partitions(
                     one = StalePartition(start, int(refreshed.numbers[at]) if at >= 0 else 0, _standing(refreshed, at, sources))
                 if one is not None and change.changed > one.standing[i]:
                     one.changed.add(i)
-                    one.undone = one.undone or change.undone > one.standing[i]
+                    if change.undone > one.standing[i]:
+                        one.undone.add(i)
                     one.since = min(one.since or change.at, change.at)
                     found[start] = one
     return [found[start] for start in sorted(found)]

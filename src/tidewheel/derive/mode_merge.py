@@ -1,4 +1,5 @@
-"""Definitions that are one aggregate whose results can be put together: count, sum, min, max of one source, by groups that come out."""
+"""Definitions that are one aggregate whose results can be put together: count, sum, min, max of rows that are only added to, by groups that
+come out."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from dataclasses import dataclass
 
 from tidewheel.derive.ends import End
 from tidewheel.derive.mode_reasons import Not
-from tidewheel.derive.mode_rows import Common, check_row_wise, common_parts, row_wise
+from tidewheel.derive.mode_rows import Additive, Sets, check_row_wise, common_parts
 from tidewheel.derive.plan_names import function_name, unwrapped
 from tidewheel.derive.plan_tree import PlanTree
 from tidewheel.derive.time_expressions import Evaluator
+from tidewheel.model.derived import average_state
 
 _COMBINE = {"Count": "sum", "CountIf": "sum", "Sum": "sum", "Min": "min", "Max": "max", "BoolAnd": "min", "BoolOr": "max"}
 _WHOLE = ("byte", "short", "integer", "long")
@@ -18,11 +20,11 @@ _WHOLE = ("byte", "short", "integer", "long")
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    source: str
+    sources: Sets
     groups: tuple[str, ...]
     combine: dict[str, str]
     ratios: dict[str, tuple[str, str]]
-    hidden: dict[str, tuple[str, ...]]
+    hidden: dict[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +49,28 @@ Names = list[tuple[str, int | None]]
 def aggregated(plan: PlanTree, floats: bool, hidden: bool) -> Aggregated:
     """What there is to merge. Raises Not."""
     names, tree = _below_names(plan)
-    common = common_parts(plan)
+    additive = Additive(common_parts(plan))
     if tree.kind == "Distinct":
-        source = _single(tree.children[0], common)
+        sources = additive.sets(tree.children[0])
         columns = [column.id for column in _columns(tree.children[0])]
         shown = _shown(names, _columns(tree.children[0]))
         if any(attr not in shown for attr in columns):
             raise Not("not all columns of DISTINCT come out")
-        return Aggregated(source, tuple(name for attr in columns for name in shown[attr]), {}, {}, {})
+        return Aggregated(sources, tuple(name for attr in columns for name in shown[attr]), {}, {}, {})
     if tree.kind == "Filter" and _below_names(tree.children[0])[1].kind == "Aggregate":
         raise Not("HAVING hides groups that may come to be shown")
     if tree.kind != "Aggregate":
-        raise Not("it is not one aggregate of one source")
+        raise Not("it is not one aggregate")
     check_row_wise(tree)
-    source = _single(tree.children[0], common)
+    sources = additive.sets(tree.children[0])
     shown = _shown(names, tree.trees("aggregateExpressions"))
     groups = _groups(tree, shown)
-    calls = {name: call for column in tree.trees("aggregateExpressions") if (call := _call(column)) for name in shown.get(column.id, ())}
+    calls: dict[str, _Call] = {}
+    places: dict[str, int] = {}
+    for place, column in enumerate(tree.trees("aggregateExpressions")):
+        if (call := _call(column)) is not None:
+            calls |= dict.fromkeys(shown.get(column.id, ()), call)
+            places |= dict.fromkeys(shown.get(column.id, ()), place)
     known = {*groups, *calls}
     for names_of_one in shown.values():
         for name in names_of_one:
@@ -72,13 +79,13 @@ def aggregated(plan: PlanTree, floats: bool, hidden: bool) -> Aggregated:
     combine = {name: _how(name, call, floats) for name, call in calls.items() if call.function.kind != "Average"}
     averages = {name: call for name, call in calls.items() if call.function.kind == "Average"}
     ratios = {name: pair for name, call in averages.items() if (pair := _ratio(call, calls)) is not None}
-    missing: dict[str, tuple[str, ...]] = {name: ("sum", "count") for name in averages if name not in ratios}
+    missing = {name: average_state(places[name]) for name in averages if name not in ratios}
     for name in missing:
-        if not hidden or not (floats or _is_whole(averages[name].argument)):
+        if not hidden or not (floats or _is_exact(averages[name].argument)) or not _has_plain_state(averages[name]):
             raise Not(
                 f"avg needs its sum and count, and {name} comes without: add sum(…) and count(…) of the same whole numbers as columns"
             )
-    return Aggregated(source, tuple(groups), combine, ratios, missing)
+    return Aggregated(sources, tuple(groups), combine, ratios, missing)
 
 
 def _below_names(plan: PlanTree) -> tuple[Names | None, PlanTree]:
@@ -112,7 +119,7 @@ def _reaches_aggregate(tree: PlanTree) -> bool:
 
 
 def _columns(tree: PlanTree) -> list[PlanTree]:
-    while tree.kind in ("SubqueryAlias", "Filter", "Sort", "View", "PipeOperator") and tree.children:
+    while tree.kind in ("SubqueryAlias", "Filter", "Sort", "View", "PipeOperator", "Union") and tree.children:
         tree = tree.children[0]
     found = tree.trees({"Project": "projectList", "Aggregate": "aggregateExpressions"}.get(tree.kind, "output"))
     if not found:
@@ -126,14 +133,6 @@ def _shown(names: Names | None, columns: list[PlanTree]) -> dict[int | None, lis
     for name, attr in names if names is not None else [(column.name, column.id) for column in columns]:
         found.setdefault(attr, []).append(name)
     return found
-
-
-def _single(tree: PlanTree, common: Common) -> str:
-    """The one source below, whose rows are looked at one by one, and which is read once."""
-    sources = row_wise(tree, common)
-    if len(sources) != 1:
-        raise Not("it reads more than one source, or one more than once")
-    return sources[0]
 
 
 # ---- groups -------------------------------------------------------------------------------------------------
@@ -237,6 +236,11 @@ def _is_whole(tree: PlanTree) -> bool:
 
 def _is_exact(tree: PlanTree) -> bool:
     return _is_whole(tree) or _type(tree).startswith("decimal")
+
+
+def _has_plain_state(average: _Call) -> bool:
+    """Whether an average is of numbers; intervals have averages, too."""
+    return "interval" not in _type(average.argument)
 
 
 def _ratio(average: _Call, calls: dict[str, _Call]) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """How a derived table may be kept up to date: by appending, merging, recomputing some keys, or recomputing whole partitions.
 
 All four give the same rows; what is said here about a definition holds for every state of its sources, as long as rows are only added to
-them. Where rows were taken away, or where nothing else is certain, partitions are recomputed.
+them, and only to those sources that a mode names. Where rows were taken away, or where nothing else is certain, partitions are recomputed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tidewheel.derive.mode_keys import key_columns
 from tidewheel.derive.mode_merge import aggregated
 from tidewheel.derive.mode_reasons import Not
-from tidewheel.derive.mode_rows import common_parts, row_wise
+from tidewheel.derive.mode_rows import Additive, Sets, common_parts
 from tidewheel.derive.plan_names import view_name
 from tidewheel.derive.plan_tree import UNREADABLE, PlanTree, parse
 
@@ -22,33 +22,41 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Each derived row is made of one source row. The definition over the new rows of *every* source gives the rows to add."""
+    """Each derived row is made of one row of a source in one of these sets, and perhaps of rows of sources that are not in it.
 
-    sources: tuple[str, ...]
+    If rows came to sources of one set only: the definition over the new rows of all sources of the set, and all rows of the others, gives
+    the rows to add.
+    """
+
+    sources: Sets
 
     def __str__(self) -> str:
-        return f"append: every row is made of one row of {' or '.join(self.sources)}, so only new ones are computed, and added"
+        return f"append: every row is made of one row of {_either(self.sources)}, so only new ones are computed, and added"
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The definition over new rows, put together with the rows that are there: one row for each value of `groups`, nulls alike.
+    """The definition over new rows of the sources of one set, as in `Append`, put together with the rows that are there: one row for each
+    value of `groups`, nulls alike.
 
     `combine` says for each other column how two values become one: sum, min or max, nulls ignored. `ratios` are averages of whole
     numbers, which are then the quotient of two of these columns: {"mean": ("total", "n")}. `hidden` are averages whose sum and count are
-    no columns: they have to be kept besides.
+    no columns of the definition, and the hidden columns that they are kept in.
     """
 
-    source: str
+    sources: Sets
     groups: tuple[str, ...]
     combine: Mapping[str, str]
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    hidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        how = ", ".join(f"{name} by {what}" for name, what in self.combine.items()) or "nothing else"
+        averages = [f"{name} by its sum and count" for name in self.ratios]
+        averages += [f"{name} by its sum and count, which are kept in hidden columns" for name in self.hidden]
+        how = ", ".join([*(f"{name} by {what}" for name, what in self.combine.items()), *averages]) or "nothing else"
         return (
-            f"merge: new rows of {self.source} are grouped by {', '.join(self.groups) or 'nothing'}, and merged with what is there: {how}"
+            f"merge: new rows of {_either(self.sources)} are grouped by {', '.join(self.groups) or 'nothing'}, "
+            f"and merged with what is there: {how}"
         )
 
 
@@ -57,18 +65,13 @@ class Keys:
     """Derived rows with key k depend on a source only through its rows with key k: `sources` has that source's key column, for each of
     which this is so.
 
-    If rows of one source came, with keys K: read of it the rows with keys in K, of the others everything, compute, keep what has a
-    derived key in K, and replace the rows that have one.
+    If rows of some of these sources came, with keys K: read of all of them the rows with keys in K, of the others everything, compute,
+    keep what has a derived key in K, and replace the rows that have one. For each source by itself that changes no other row, whatever
+    the others have, so it may be done for several.
     """
 
     column: str
     sources: Mapping[str, str]
-
-    @property
-    def source_key(self) -> str:
-        """The source's key column, where there is one such source."""
-        (key,) = self.sources.values()
-        return key
 
     def __str__(self) -> str:
         said = ", ".join(f"{source}.{key}" for source, key in self.sources.items())
@@ -83,6 +86,10 @@ class Recompute:
 
     def __str__(self) -> str:
         return f"recompute: {self.reason}"
+
+
+def _either(sets: Sets) -> str:
+    return "; or of ".join(" or ".join(some) for some in sets)
 
 
 Mode = Append | Merge | Keys | Recompute
@@ -123,12 +130,12 @@ def _decided(plan: PlanTree, key: str | None, source_keys: Mapping[str, str | No
     holds: list[Mode] = []
     reasons: dict[str, str] = {}
     try:
-        holds.append(Append(tuple(dict.fromkeys(row_wise(plan, common_parts(plan))))))
+        holds.append(Append(Additive(common_parts(plan)).sets(plan)))
     except Not as e:
         reasons["append"] = str(e)
     try:
         found = aggregated(plan, floats, hidden)
-        holds.append(Merge(found.source, found.groups, found.combine, found.ratios, found.hidden))
+        holds.append(Merge(found.sources, found.groups, found.combine, found.ratios, found.hidden))
     except Not as e:
         reasons["merge"] = str(e)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tidewheel.duck.ip_functions import NAMES as IP_FUNCTIONS
 from tidewheel.duck.nodes import arguments, string_of, walk
 
 LONGEST = 10_000
@@ -161,7 +162,7 @@ def _growth(node: dict[str, Any]) -> int:
 
 
 def _function(name: str, node: dict[str, Any]) -> int:
-    if name in SCALARS or name in AGGREGATES and _fits(name, node):
+    if name in SCALARS or name in IP_FUNCTIONS or name in AGGREGATES and _fits(name, node):
         return 0
     if name in _CONCAT:
         return 1

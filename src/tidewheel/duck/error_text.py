@@ -10,6 +10,22 @@ _KIND = re.compile(r"\A[A-Z][A-Za-z ]* Error: ")
 _CANDIDATES = re.compile(r"((?:^\t.*\n){6})(?:^\t.*\n)+", re.MULTILINE)
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
 _HINTED = ("Did you mean", "Candidate")
+_NO_TIME = re.compile(r"(Could not convert string '\d{4}-[^']*' to INT64)(?=$|\n)")
+_PARAMETERS = "Parameters are written ?, with their values in a list, or $name, with a mapping"
+
+_CALLS = {
+    "count": "count(*)", "sum": "sum(column)", "min": "min(column)", "max": "max(column)", "avg": "avg(column)", "mean": "avg(column)",
+    "median": "median(column)", "std": "stddev(column)", "first": "arg_min(column, time)", "last": "arg_max(column, time)",
+}  # fmt: skip
+"""Aggregates, as DataFrames name them."""
+
+_OTHER_DIALECTS = (
+    (re.compile(r"(?<![:\w'\]]):[A-Za-z_]|%s|%\("), _PARAMETERS),
+    (re.compile(r"\bLATEST\s+(?:ON|BY)\b", re.I), "The last row of each key is SELECT DISTINCT ON (key) * FROM … ORDER BY key, time DESC"),
+    (re.compile(r"\bSAMPLE\s+BY\b", re.I), "Steps of time are SELECT time_bucket('1 hour', time) AS t, … GROUP BY t"),
+    (re.compile(r"\bSELECT\s+TOP\b", re.I), "The first rows are SELECT … LIMIT 10"),
+)
+"""What a statement that cannot be parsed has of other databases, and what to write."""
 
 
 def pointed(message: str, text: str, place: tuple[int, int]) -> str:
@@ -34,7 +50,7 @@ def pointed(message: str, text: str, place: tuple[int, int]) -> str:
 def said_by_duckdb(message: str, columns: list[str] | None = None) -> str:
     """DuckDB's message, without the name of its error; if a column is unknown and DuckDB has no hint, with ours."""
     said = _KIND.sub("", message).replace("Values list ", "Table ").strip()
-    said = _CANDIDATES.sub(r"\1\t…\n", said)
+    said = _NO_TIME.sub(r"\1. A time is written like '2026-01-31 12:00:00'", _CANDIDATES.sub(r"\1\t…\n", said))
     missing = re.search(r'[Cc]olumn (?:named )?"([^"]+)"', said)
     if columns and missing and "not found" in said and not any(name.lower() == missing[1].lower() for name in columns):
         lines = "\n".join(found[2] for found in _LINE.finditer(said))
@@ -42,6 +58,13 @@ def said_by_duckdb(message: str, columns: list[str] | None = None) -> str:
         first, break_, rest = said.partition("\n")
         said = f"{first}{hint}{break_}{rest}"
     return said
+
+
+def of_another_dialect(message: str, text: str) -> str:
+    """The message about a text that cannot be parsed, in its first line with what to write instead, if it is known from elsewhere."""
+    first, break_, rest = message.partition("\n")
+    found = next((advice for pattern, advice in _OTHER_DIALECTS if pattern.search(text)), "") if first.startswith("syntax error") else ""
+    return f"{first}. {found}{break_}{rest}" if found else message
 
 
 def said_of_an_expression(message: str, columns: list[str], text: str) -> str:
@@ -57,8 +80,14 @@ def said_of_an_expression(message: str, columns: list[str], text: str) -> str:
 
 def _hint(missing: str, columns: list[str], written: str) -> str:
     """What was probably meant by a column that there is not."""
-    hint = nearest(missing, columns) if columns else ""
-    return hint or (f" A text is written in single quotes: '{missing}'." if f'"{missing}"' in written else "")
+    if (call := _CALLS.get(missing.lower())) and f"({missing}\n)" in written:  # all of an expression
+        return f" An aggregate is a call: {call}."
+    if hint := nearest(missing, columns) if columns else "":
+        return hint
+    if re.search(rf"%\(?{re.escape(missing)}\b", written):
+        return f" {_PARAMETERS}."
+    compared = re.search(rf"(?:[=<>]|\bI?LIKE\b|\bIN\s*\([^()]*)\s*{re.escape(missing)}\s*(?:$|[),;]|\b(?:AND|OR)\b)", written, re.I)
+    return f" A text is written in single quotes: '{missing}'." if f'"{missing}"' in written or compared else ""
 
 
 def of_the_line_before(message: str) -> str:

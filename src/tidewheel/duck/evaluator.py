@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidewheel.duck import ip_functions
 from tidewheel.duck.connect import connect
 from tidewheel.duck.lifetime import Kept
 
@@ -24,12 +25,20 @@ ROWS = "·rows"
 _evaluator: Kept[Connection] = Kept()
 
 
-def _cursor() -> Connection:
-    """A connection of its own to the evaluator: cursors of one database may run in several threads."""
+_with_addresses: set[int] = set()
+"""The evaluator, once it has functions of addresses. (After a fork there is another one.)"""
+
+
+def _cursor(text: str = "") -> Connection:
+    """A connection of its own to the evaluator, for a statement: cursors of one database may run in several threads."""
     with _evaluator.lock:
         if not _evaluator.items:
             _evaluator.items.append(connect(MEMORY))  # when it is locked: an interrupt must not leave an open one behind
-        return _evaluator.items[0].cursor()
+        root = _evaluator.items[0]
+        if id(root) not in _with_addresses and ip_functions.are_needed(text):
+            ip_functions.install(root)
+            _with_addresses.add(id(root))
+        return root.cursor()
 
 
 @contextmanager
@@ -55,7 +64,9 @@ class RowStatement:
         """With less memory than the evaluator has, it is run in a database of its own."""
         self._sql = sql
         self._own = None if memory == MEMORY else connect(memory)
-        self._cursor = _cursor() if self._own is None else self._own.cursor()
+        if self._own is not None and ip_functions.are_needed(sql):
+            ip_functions.install(self._own)
+        self._cursor = _cursor(sql) if self._own is None else self._own.cursor()
         self._closing = threading.Lock()
         self._closed = False
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidewheel.duck.bounded import is_bounded
+from tidewheel.duck.error_text import of_another_dialect
 from tidewheel.duck.evaluator import ROWS, asked, evaluator
 from tidewheel.duck.failures import DuckError
 from tidewheel.duck.internals import tree_of_text
@@ -75,7 +76,7 @@ def looked_at(expression: str, names: tuple[str, ...], aggregates: bool) -> Expr
         raise QueryError(f'an expression is SQL text like "speed > 30", not {expression!r}')
     if len(expression) > LONGEST:
         raise QueryError(f"the expression has {len(expression):,} characters; at most {LONGEST:,} are taken")
-    node = _tree(expression)
+    node = tree_of_expression(expression)
     nodes = list(walk(node))
     used: set[str] = set()
     moments: list[tuple[int, int]] = []
@@ -100,16 +101,18 @@ def looked_at(expression: str, names: tuple[str, ...], aggregates: bool) -> Expr
     return Expression(expression, tuple(n for n in names if n in used), is_bounded(nodes, expression), tuple(sorted(moments)))
 
 
-def _tree(expression: str) -> dict[str, Any]:
+def tree_of_expression(expression: str) -> dict[str, Any]:
+    """The node of one expression over the rows of a table. Raises QueryError if it is none, or more than one."""
     try:
         with evaluator() as cursor:
             tree = tree_of_text(cursor, f'{_BEFORE}{expression}\n) FROM "{ROWS}"')
     except DuckError as e:
-        raise QueryError(f"cannot read the expression {_short(expression)}: {e}") from None
+        raise QueryError(f"cannot read the expression {_short(expression)}: {of_another_dialect(str(e), expression)}") from None
     except RecursionError:
         raise QueryError("the expression has too many levels of brackets or operators within each other") from None
     if tree.get("error"):
-        raise QueryError(f"cannot read the expression {_short(expression)}: {tree.get('error_message')}")
+        said = of_another_dialect(str(tree.get("error_message")), expression)
+        raise QueryError(f"cannot read the expression {_short(expression)}: {said}")
     nodes = [s["node"] for s in tree["statements"]]
     if len(nodes) != 1 or nodes[0].get("type") != "SELECT_NODE" or len(nodes[0]["select_list"]) != 1:
         raise QueryError(f"{_short(expression)} is more than one expression")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidewheel.duck import statement_time
 from tidewheel.duck.connect import LEAST, connect_for_statements
-from tidewheel.duck.error_text import said_by_duckdb
+from tidewheel.duck.error_text import of_another_dialect, said_by_duckdb
 from tidewheel.duck.failures import DuckError
 from tidewheel.duck.internals import text_of_tree, tree_of_text
 from tidewheel.duck.lifetime import Kept
@@ -61,7 +61,7 @@ def tree_of(text: str) -> dict[str, Any] | str:
                 return tree["statements"][0]  # type: ignore[no-any-return]
             kinds = _kinds(cursor, text)
     except DuckError as e:
-        raise QueryError(said_by_duckdb(str(e))) from None
+        raise QueryError(of_another_dialect(said_by_duckdb(str(e)), text)) from None
     except RecursionError:
         raise QueryError(TOO_DEEP) from None
     if len(kinds) > 1:

@@ -13,6 +13,7 @@ from typing import Any
 from tidewheel.duck.bounded import AGGREGATES, SCALARS
 from tidewheel.duck.evaluator import asked, evaluator
 from tidewheel.duck.internals import tree_of_text
+from tidewheel.duck.ip_functions import NAMES as IP_FUNCTIONS
 from tidewheel.duck.nodes import walk
 
 ABOUT_THE_PROCESS = frozenset(
@@ -65,7 +66,7 @@ class RowFunctions:
             return "moment"
         if name in AGGREGATES:
             return "aggregate"
-        if name in SCALARS and name not in _CHANGING or name in _SAME:
+        if name in SCALARS and name not in _CHANGING or name in _SAME or name in IP_FUNCTIONS:
             return "row"
         kinds = {self._kind_of(*one) for one in self._all().get(name, ())}
         for kind in ("process", "changing", "moment", "aggregate", "window", "row"):

@@ -27,6 +27,8 @@ class SourceRows:
     keys: tuple[Any, ...] | None = None
     """Only rows with these values of the column `key`; None: all."""
     key: str = ""
+    columns: tuple[str, ...] | None = None
+    """The columns that the definition is to see, in this order; None: all. `arrow` gives just these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ class Defined:
     bounds: tuple[tuple[str, str], ...]
     """(source, JSON of `derive.bounds.Bounds`), in the order of the sources."""
     warnings: tuple[str, ...] = ()
+    hidden: tuple[pa.Field, ...] = ()
+    """The columns of `definition.hidden`."""
 
 
 class Compute(Protocol):
     """Every method may be called from any thread, one call at a time."""
 
     def run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
-        """All rows that the definition makes of these; the caller clips them to the partitions that it wants."""
+        """All rows that the definition makes of these, with its hidden columns; the caller clips them to the partitions that it wants."""
         ...

@@ -28,12 +28,10 @@ from tidewheel.derive.lineage import (
     needed,
     stale_partitions,
 )
-from tidewheel.errors import InputError
+from tidewheel.errors import ConflictError
 from tidewheel.index.version import Version
 from tidewheel.model.derived import (
-    APPEND,
     KEYS,
-    MERGE,
     RECOMPUTE,
     Dependency,
     DerivedContents,
@@ -61,16 +59,17 @@ REFRESHES = 100
 """That are remembered."""
 
 
-def check_bounds(name: str, bounds: Sequence[tuple[str, str]]) -> None:
-    """Raises InputError if partitions of a table could not be told from its sources."""
-    try:
-        known = [Bounds.from_json(text) for _, text in bounds]
-    except ValueError as e:
-        raise InputError(f"table {name!r}: {e}") from None
-    if len({source for source, _ in bounds}) < len(bounds):
-        raise InputError(f"table {name!r} names a source twice")
-    if all(one.is_open for one in known):
-        raise InputError(f"table {name!r} needs a source whose rows reach only some of its times: no source says which partitions it has")
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Way:
+    """How partitions are computed. Sources are meant by their numbers."""
+
+    mode: Mode
+    new: frozenset[int] = frozenset()
+    """The sources of which the new rows are read: to compute them, or for their keys."""
+    touched: frozenset[int] = frozenset()
+    """The derived sources that say which keys they changed."""
+    few: frozenset[int] = frozenset()
+    """The sources that are not read as a whole."""
 
 
 class LocalDerived:
@@ -154,18 +153,20 @@ class LocalDerived:
         stale = [one for one in stale if self._is_due(one, upto, asked.full)]
         if not stale:
             return None
-        mode, alike, keys = self._mode(asked, stale)
+        way, alike = self._way(asked, stale)
         versions = [engine.table(name).version() for name in self.sources]
-        chosen = self._chosen(asked, mode, alike, views, versions)
+        chosen = self._chosen(asked, way, alike, views, versions)
         intervals = joined(self.division.interval(one.start) for one in chosen)
         reads = []
         for i, (name, view, version) in enumerate(zip(self.sources, views, versions, strict=True)):
             times = needed(self.division, intervals, view)
-            after = chosen[0].standing[i] if mode.name in (APPEND, MERGE, KEYS) else None
+            after = chosen[0].standing[i] if i in way.new else None
             reads.append(SourceRead(name, upto[i], times, after, _bytes_of(version, times, after), _bytes_of(version, times, None)))
         parts = tuple((one.start, one.refresh) for one in chosen)
         job = f"{self._table.record.id}-{secrets.token_hex(8)}"
-        return RefreshPlan(job, self._table.spec.name, mode, parts, intervals, tuple(reads), len(stale) - len(chosen), keys)
+        keys = self._touched_keys(way, chosen[0]) if way.touched else None
+        stored = _bytes_of(self._table.version(), intervals, None)
+        return RefreshPlan(job, self._table.spec.name, way.mode, parts, intervals, tuple(reads), len(stale) - len(chosen), keys, stored)
 
     def _is_due(self, one: StalePartition, upto: Sequence[int], full: bool) -> bool:
         """Whether a refresh at these generations brings a partition further. What changed after them stays stale, for the next."""
@@ -186,43 +187,69 @@ class LocalDerived:
             one.refresh = refreshed.number(one.start)
         return [found[start] for start in sorted(found) if not since or found[start].refresh < since]
 
-    def _mode(self, asked: PlanRefresh, stale: Sequence[StalePartition]) -> tuple[Mode, list[StalePartition], tuple[Any, ...] | None]:
-        """The mode for the newest of them, those that can be computed by it together, and the keys, if these are known."""
-        recompute = next((one for one in self.definition.modes if one.name == RECOMPUTE), Mode(RECOMPUTE, "always right"))
+    def _way(self, asked: PlanRefresh, stale: Sequence[StalePartition]) -> tuple[_Way, list[StalePartition]]:
+        """How the newest of them is computed, and those that can be computed so together with it."""
+        recompute = _Way(next((one for one in self.definition.modes if one.name == RECOMPUTE), Mode(RECOMPUTE, "always right")))
         newest = stale[-1]
-        mode, keys = (recompute, None) if asked.full else self._incremental(asked.mode, newest) or (recompute, None)
-        if mode is recompute:  # others that could be computed in part wait for their own plan
-            alike = [one for one in stale if asked.full or one is newest or self._incremental(asked.mode, one) is None]
-            return recompute, alike, None
-        rows_came = keys is None
-        return mode, [one for one in stale if one.standing == newest.standing and _can_grow(one, rows_came)], keys
+        way = None if asked.full else self._incremental(asked.mode, newest)
+        if way is None:  # others that could be computed in part wait for their own plan
+            return recompute, [one for one in stale if asked.full or one is newest or self._incremental(asked.mode, one) is None]
+        return way, [one for one in stale if one.standing == newest.standing and self._incremental(asked.mode, one) == way]
 
-    def _incremental(self, wanted: str, one: StalePartition) -> tuple[Mode, tuple[Any, ...] | None] | None:
-        """A mode that computes a part of a partition, and the keys, if the source says which; None: there is none."""
-        modes = [mode for mode in self.definition.modes if mode.name != RECOMPUTE and wanted in ("", mode.name)]
-        if not modes or self.definition.incremental == "never" or len(self.sources) != 1:
+    def _incremental(self, wanted: str, one: StalePartition) -> _Way | None:
+        """How a part of a partition that was computed before can stay; None: all of it is to be computed."""
+        if one.refresh == 0 or self.definition.incremental == "never":
             return None
-        source = self._table.engine.table(self.sources[0])
-        if source.derived is None:
-            return (modes[0], None) if _can_grow(one, rows_came=True) else None
-        # rows of a derived table are exchanged: what is new is not known, but perhaps the keys that changed
-        by_key = [mode for mode in modes if mode.name == KEYS and source.spec.key == ColumnKey(mode.source_column)]
-        if not by_key or not _can_grow(one, rows_came=False) or (keys := source.derived.touched_since(one.standing[0])) is None:
+        tables = [self._table.engine.table(name) for name in self.sources]
+        derived = frozenset(i for i, table in enumerate(tables) if table.derived is not None)
+        ways = (self._by_mode(mode, one, derived) for mode in self.definition.modes if mode.name != RECOMPUTE and wanted in ("", mode.name))
+        return next((way for way in ways if way is not None), None)
+
+    def _by_mode(self, mode: Mode, one: StalePartition, derived: frozenset[int]) -> _Way | None:
+        if mode.name == KEYS:
+            by = mode.keys_by(self.sources)
+            keyed = frozenset(i for i, name in enumerate(self.sources) if name in by)
+            # rows of a derived table are exchanged: what is new is not known, but perhaps the keys that changed
+            touched = frozenset(one.changed & derived)
+            known = all(self._tells_keys(i, by[self.sources[i]], one.standing[i]) for i in touched & keyed)
+            fits = one.changed <= keyed and one.undone <= derived and known
+            return _Way(mode, keyed - derived, touched, keyed) if fits else None
+        if one.undone or one.changed & derived:
             return None
-        return by_key[0], tuple(keys.to_pylist())
+        for few in mode.grown_by(self.sources):
+            new = frozenset(i for i, name in enumerate(self.sources) if name in few)
+            if one.changed <= new:
+                return _Way(mode, new, few=new)
+        return None
+
+    def _tells_keys(self, source: int, column: str, generation: int) -> bool:
+        table = self._table.engine.table(self.sources[source])
+        derived = table.derived
+        return derived is not None and table.spec.key == ColumnKey(column) and derived.touched_since(generation) is not None
+
+    def _touched_keys(self, way: _Way, one: StalePartition) -> tuple[Any, ...]:
+        """What derived sources say they changed; all that they have said to `_tells_keys`."""
+        found: dict[Any, None] = {}
+        for i in sorted(way.touched):
+            derived = self._table.engine.table(self.sources[i]).derived
+            keys = None if derived is None else derived.touched_since(one.standing[i])
+            if keys is None:
+                raise ConflictError(f"{self.sources[i]!r} was refreshed while a plan was made of it: plan again")
+            found |= dict.fromkeys(keys.to_pylist())
+        return tuple(found)
 
     def _chosen(
-        self, asked: PlanRefresh, mode: Mode, alike: Sequence[StalePartition], views: Sequence[SourceView], versions: Sequence[Version]
+        self, asked: PlanRefresh, way: _Way, alike: Sequence[StalePartition], views: Sequence[SourceView], versions: Sequence[Version]
     ) -> list[StalePartition]:
-        """As many as one set takes. In an incremental mode it is the new rows that count, and there are few."""
-        if mode.name != RECOMPUTE:
+        """As many as one set takes. New rows do not count, nor those of some keys: there are few."""
+        whole = [(view, version) for i, (view, version) in enumerate(zip(views, versions, strict=True)) if i not in way.few]
+        if not whole:
             return list(alike)
         sizes = [0] * len(alike)
         total = 0
         for i in range(len(alike) - 1, -1, -1):  # the newest first, and no further than one set goes
             interval = self.division.interval(alike[i].start)
-            pairs = zip(views, versions, strict=True)
-            sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), None) for view, version in pairs)
+            sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), None) for view, version in whole)
             total += sizes[i]
             if total > asked.most_bytes:
                 break
@@ -253,12 +280,6 @@ class LocalDerived:
         self.refreshed = self.refreshed.after((start for start, _ in record.partitions), record.refresh, vector)
         bare = dataclasses.replace(record, partitions=(), verified=())
         self.contents = DerivedContents(sources, (), (*contents.refreshes[1 - REFRESHES :], bare))
-
-
-def _can_grow(one: StalePartition, rows_came: bool) -> bool:
-    """Whether a part of a partition that was computed before can stay: only its one source changed, and, if it is the rows that came
-    which are computed, no row left it."""
-    return one.refresh > 0 and one.changed == {0} and not (rows_came and one.undone)
 
 
 def _keys_after(known: Sequence[RefreshRecord], generation: int) -> pa.Array | None:

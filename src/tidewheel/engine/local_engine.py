@@ -16,13 +16,13 @@ from typing import TypeVar
 
 from tidewheel.catalog.access import CatalogWriter
 from tidewheel.catalog.lease import OwnerLock, lock, may_live
-from tidewheel.catalog.sql import open_sqlite
+from tidewheel.catalog.light import open_light
 from tidewheel.catalog.tenure import Tenure, check_catalog
 from tidewheel.chunk import names
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.reader import Chunk, beyond_of
 from tidewheel.chunk.remote_chunk import RemoteChunk
-from tidewheel.engine.local_derived import check_bounds
+from tidewheel.derive.lineage import check_bounds
 from tidewheel.engine.local_table import LocalTable
 from tidewheel.engine.protocol import WarehouseOperation
 from tidewheel.env.clock import Clock
@@ -66,7 +66,7 @@ class LocalEngine:
         root: Path,
         settings: Settings,
         disk: Disk | None = None,
-        open_catalog: OpenCatalog = open_sqlite,
+        open_catalog: OpenCatalog = open_light,
         anew: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -297,7 +297,11 @@ class LocalEngine:
         check_bounds(spec.name, bounds)
         with self._lock:
             if (there := self._making(spec, if_exists)) is not None:
-                same = there.derived is not None and there.derived.definition == definition and there.derived.bounds == tuple(bounds)
+                same = (
+                    there.derived is not None
+                    and there.derived.definition.means_the_same(definition)
+                    and there.derived.bounds == tuple(bounds)
+                )
                 if not same:
                     raise ExistsError(f"table {spec.name!r} is there with another definition; choose another name, or drop it first")
                 return there

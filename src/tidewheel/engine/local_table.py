@@ -29,8 +29,10 @@ from tidewheel.read.pins import Pins, chunks_of, fresh_of
 from tidewheel.read.planner import Planner
 from tidewheel.read.result import Result
 from tidewheel.read.scan import StoredColumns
+from tidewheel.read.shortened import shortened
 from tidewheel.write.accept import Acceptor
 from tidewheel.write.bulk_loads import Loads
+from tidewheel.write.file_loads import FileLoads
 from tidewheel.write.inserts import Inserts
 from tidewheel.write.log import Log
 from tidewheel.write.packages import Packages
@@ -69,6 +71,7 @@ class LocalTable:
         self.replacements = Replacements(self.publisher, self.acceptor, engine.flusher, turn)
         self.loads = Loads(self.publisher, engine.flusher, engine.files, turn)
         self.streams = Streams(self.publisher, self.acceptor, engine.catalog, rejects, self.packages, self.loads)
+        self.files = FileLoads(self.publisher, self.packages, self.streams, self.loads, rejects)
         self.pins = Pins(engine.clock)
         self.derived = LocalDerived(self, contents.derived) if contents.derived is not None else None
         """Of a derived table: what makes it."""
@@ -153,12 +156,12 @@ class LocalTable:
 
     # ---- read by many -----------------------------------------------------------------------------------
 
-    def pin(self, query: Query) -> Pin:
-        version = self.version()
+    def pin(self, query: Query, name: str = "", scan: str = "") -> Pin:
+        id_, version = self.pins.hold(self.version, name, scan)
         found = LocalResult(self.planner, version, query)
         trees = version.trees
         return Pin(
-            self.pins.add(version), version.generation, chunks_of(found), version.masks_for_others(), sum(t.rows for t in trees),
+            id_, version.generation, chunks_of(found), version.masks_for_others(), sum(t.rows for t in trees),
             sum(run.bytes for t in trees for run in t.holders[: t.count]),
         )  # fmt: skip
 
@@ -173,7 +176,8 @@ class LocalTable:
     # ---- reading ----------------------------------------------------------------------------------------
 
     def query(self, query: Query) -> Result:
-        return LocalResult(self.planner, self.version(), query)
+        version = self.version()
+        return LocalResult(self.planner, version, shortened(self.planner, version, query))
 
     def version(self) -> Version:
         """What a query of this moment would read."""

@@ -9,12 +9,12 @@ A change to a class is a change of the wire's protocol: count `cluster.requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidewheel.engine.protocol import TableDelivery, TableOperation, TableQuestion, WarehouseOperation
 from tidewheel.metrics import TableMetrics
-from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, Staged, StreamState, TableState, Written
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.delivery import Ack, Load, Pin, RowStream, ServerState, SliceId, SourceFile, Staged, StreamState, TableState, Written
 from tidewheel.model.derived import Definition, DerivedState, RefreshedPartition, RefreshOutcome, RefreshPlan
 from tidewheel.model.description import TableDescription
 from tidewheel.model.query import Query
@@ -88,6 +88,32 @@ class Stage(TableDelivery[Staged]):
 
     def on(self, table: LocalTable, rows: RowStream) -> Staged:
         return table.feeding(lambda: table.streams.stage(self.slice_id, rows.batches))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFile(TableDelivery[Ack]):
+    """Make a file part of the table, at most once. `written`: chunks of its rows, of a load that was begun before; the rows that come along
+    are the others, with dead letters among them."""
+
+    file: SourceFile
+    written: tuple[Written, ...] = ()
+
+    streamed: ClassVar[bool] = True
+    if_lost: ClassVar[str] = "the file may be loaded or not: loading it again is safe"
+
+    def on(self, table: LocalTable, rows: RowStream) -> Ack:
+        return table.feeding(lambda: table.files.load(self.file, self.written, rows.batches))
+
+
+@dataclass(frozen=True, slots=True)
+class IsLoaded(TableOperation[bool]):
+    """Whether a file is in the table already. InputError: it was, and has changed since."""
+
+    file: SourceFile
+
+    def on(self, table: LocalTable) -> bool:
+        table.check_fed()
+        return table.as_owner(lambda: table.files.is_loaded(self.file))
 
 
 # ---- rows out of a table -------------------------------------------------------------------------------------
@@ -287,12 +313,17 @@ class AbortLoad(TableOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class TakePin(TableOperation[Pin]):
-    """Hold the version of this moment until `Unpin`, or until nobody asked for it for a while."""
+    """Hold the version of this moment until `Unpin`, or until nobody asked for it for a while.
+
+    With a `name`: the version that is held under it already, if there is one. `scan` tells apart who reads under one name.
+    """
 
     query: Query
+    name: str = ""
+    scan: str = ""
 
     def on(self, table: LocalTable) -> Pin:
-        return table.pin(self.query)
+        return table.pin(self.query, self.name, self.scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +333,10 @@ class TouchPin(TableOperation[None]):
     pin: str
     part: int
     parts: int
+    scan: str = ""
 
     def on(self, table: LocalTable) -> None:
-        table.pins.touch(self.pin, self.part, self.parts)
+        table.pins.touch(self.pin, self.part, self.parts, self.scan)
 
 
 @dataclass(frozen=True, slots=True)

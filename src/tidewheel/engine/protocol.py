@@ -106,6 +106,11 @@ class PinnedTable(Protocol):
         """About how many rows it has."""
         ...
 
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """Codes between which all its times are; None if they are not known here."""
+        ...
+
     def query(self, query: Query) -> Result: ...
 
 

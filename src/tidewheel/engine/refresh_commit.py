@@ -1,8 +1,9 @@
 """The commit of a refresh, on the owner's side: what was computed takes the place of what was there, if the plan still holds.
 
   1. compare    is the plan still about what is there, and which of its partitions have other rows now?
-  2. gather     the rows beside these in the chunks that are written anew
-  3. exchange   one transaction, one swap (`write/refreshes.py`)
+  2. exchange   one transaction, one swap (`write/refreshes.py`)
+Where only rows of some keys are exchanged in large chunks, only these are read and compared, and all others are copied as they stand
+(`write/patches.py`). Else the rows beside the new ones, in the chunks that are written anew, are read and arranged with them.
 If no partition has other rows, only the vector moves, and nothing that depends on the table is stale.
 """
 
@@ -26,8 +27,10 @@ from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey
 from tidewheel.model.touched_keys import MOST_KEYS, packed
 from tidewheel.read.local_result import LocalResult
+from tidewheel.write.patches import MOST_PIECES, Patch, Spot, spots_of
 from tidewheel.write.pending import Refresh
-from tidewheel.write.refreshes import confirm, exchange, spans_of
+from tidewheel.write.publish import Reservation
+from tidewheel.write.refreshes import CHUNK_BYTES, bytes_within, confirm, exchange, patch, spans_of
 
 if TYPE_CHECKING:
     from tidewheel.engine.local_derived import LocalDerived
@@ -39,7 +42,7 @@ def commit_refresh(table: LocalTable, derived: LocalDerived, asked: CommitRefres
     """May be called from any thread. Refreshes are committed one at a time, whatever tables they are of."""
     plan = asked.plan
     accepted = table.acceptor.accept(rows, "error")
-    new = pa.Table.from_batches(accepted.batches, table.spec.schema)
+    new = pa.Table.from_batches(accepted.batches, table.spec.stored)
     _check_inside(table, new, plan)
     with holding(table.engine.refreshing, "another refresh is being committed, or a backup begins; nothing was changed"):
         known = derived.contents.refreshes
@@ -51,6 +54,9 @@ def commit_refresh(table: LocalTable, derived: LocalDerived, asked: CommitRefres
 
 MOST_ROWS = 200_000
 """Rows that are looked through for the keys that a refresh changes."""
+
+PATCHED_BYTES = CHUNK_BYTES // 2
+"""Of chunks that have rows of the partitions: with fewer, all rows are written anew, and small chunks joined."""
 
 
 class _Commit:
@@ -69,41 +75,87 @@ class _Commit:
         table, publisher, plan = self._table, self._table.publisher, self._asked.plan
         # 1. which partitions have other rows now
         times = [self._derived.division.interval(start) for start, _ in plan.partitions]
-        old = self._read(plan.intervals)
-        gone, kept = self._divided(old)
+        spots = self._spots()
+        old = self._read(plan.intervals) if spots is None else None
+        gone = self._leaving(old) if spots is None else self._rows_of(spots)
         others = differing(gone, self._new, self._time, times)
         changed = [interval for interval, is_other in zip(times, others, strict=True) if is_other]
         if not changed:
             confirm(publisher, table.engine.flusher, Refresh(self._record(0, 0), (), self._derived.done))
             return RefreshOutcome(self._number, publisher.version.generation, len(times), 0, 0)
-        # 2. all rows of the chunks that are written anew
         within = joined(changed)
-        spans = spans_of(self._version.chunks, within, self._new.nbytes)
         fresh = _within(self._new, self._time, within)
-        stays = [self._read(less(spans, within)), _within(kept, self._time, within)]
-        # 3. one transaction, one swap
+        # 2. one transaction, one swap
         with publisher.reserve() as reserved:
             labels = self._labels(changed, gone, reserved.generation)
             record = self._record(fresh.num_rows, len(changed), reserved.generation, self._keys(gone, within))
             refresh = Refresh(record, labels, self._derived.done)
-            exchange(publisher, table.engine.flusher, pa.concat_tables([*stays, fresh]), spans, reserved, refresh)
+            patches = self._patches(spots, fresh, within) if spots is not None else None
+            if patches is None or not patch(publisher, table.engine.flusher, patches, reserved, refresh):
+                self._exchange(self._read(plan.intervals) if old is None else old, fresh, within, reserved, refresh)
         return RefreshOutcome(self._number, reserved.generation, len(times), len(changed), fresh.num_rows)
 
-    def _divided(self, old: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows of the partitions that new ones take the place of, and those that stay."""
-        keys = self._asked.keys
+    def _exchange(self, old: pa.Table, fresh: pa.Table, within: tuple[Interval, ...], reserved: Reservation, refresh: Refresh) -> None:
+        """All rows of the chunks that are met are written anew, those beside the new ones included."""
+        spans = spans_of(self._version.chunks, within, self._new.nbytes)
+        stays = [self._read(less(spans, within)), _within(self._staying(old), self._time, within)]
+        rows = pa.concat_tables([*stays, fresh])
+        exchange(self._table.publisher, self._table.engine.flusher, rows, spans, reserved, refresh)
+
+    # ---- rows that leave, and rows that stay ------------------------------------------------------------
+
+    def _leaving(self, old: pa.Table) -> pa.Table:
+        """The rows of the partitions that new ones take the place of."""
         if self._asked.plan.mode.name == APPEND:
-            return old.slice(0, 0), old
-        if keys is None:
-            return old, old.slice(0, 0)
+            return old.slice(0, 0)
+        return old if self._asked.keys is None else old.filter(self._of_keys(old))
+
+    def _staying(self, old: pa.Table) -> pa.Table:
+        """All others of the partitions."""
+        if self._asked.plan.mode.name == APPEND:
+            return old
+        return old.slice(0, 0) if self._asked.keys is None else old.filter(pc.invert(self._of_keys(old)))
+
+    def _of_keys(self, old: pa.Table) -> pa.ChunkedArray:
         (column,) = self._table.spec.key.columns
-        mine = pc.is_in(old.column(column), value_set=pa.array(list(keys), old.schema.field(column).type))
-        return old.filter(mine), old.filter(pc.invert(mine))
+        return pc.is_in(old.column(column), value_set=self._asked_keys())
+
+    def _asked_keys(self) -> pa.Array:
+        (column,) = self._table.spec.key.columns
+        return pa.array(list(self._asked.keys or ()), self._table.spec.schema.field(column).type)
+
+    # ---- patches: few rows among many that stay ---------------------------------------------------------
+
+    def _spots(self) -> list[Spot] | None:
+        """The rows of the keys that are exchanged, where they are; None: the partitions are read as a whole."""
+        asked, intervals = self._asked, self._asked.plan.intervals
+        if asked.keys is None or asked.plan.mode.name == APPEND or not intervals:
+            return None
+        if self._new.num_rows > MOST_PIECES * self._version.chunks.count or bytes_within(self._version.chunks, intervals) < PATCHED_BYTES:
+            return None
+        found = spots_of(self._version, self._table.spec, self._table.publisher.shape, self._asked_keys(), intervals)
+        return found and [one.only(inside(one.times, intervals)) for one in found]
+
+    def _rows_of(self, spots: Sequence[Spot]) -> pa.Table:
+        return pa.Table.from_batches([one.rows() for one in spots], self._table.spec.stored)
+
+    def _patches(self, spots: Sequence[Spot], fresh: pa.Table, within: Sequence[Interval]) -> list[Patch] | None:
+        """The chunks whose rows change, each with the new ones; None if one of them should be divided, or joined with another."""
+        of = np.searchsorted([one.first for one in spots], times_of(fresh, self._time), side="right") - 1
+        found = []
+        for n, one in enumerate(spots):
+            new = fresh.filter(pa.array(of == n)).combine_chunks()
+            leaving = one.only(inside(one.times, within))
+            if new.num_rows or len(leaving.positions):
+                if one.chunk.record.bytes + new.nbytes > 2 * CHUNK_BYTES and len(one.chunk.record.partitions) > 1:
+                    return None
+                found.append(Patch(leaving, (new.to_batches() or [pa.RecordBatch.from_pylist([], new.schema)])[0]))
+        return found
 
     def _read(self, intervals: Sequence[Interval]) -> pa.Table:
         version: Version = self._version
-        found = [LocalResult(self._table.planner, version, Query(time=interval)).to_arrow() for interval in intervals]
-        return pa.concat_tables(found) if found else self._table.spec.schema.empty_table()
+        found = [LocalResult(self._table.planner, version, Query(time=interval, hidden=True)).to_arrow() for interval in intervals]
+        return pa.concat_tables(found) if found else self._table.spec.stored.empty_table()
 
     def _labels(self, changed: Sequence[Interval], gone: pa.Table, generation: int) -> tuple[Label, ...]:
         """Partitions that had such rows have lost some; the others only gained."""

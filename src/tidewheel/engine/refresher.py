@@ -16,28 +16,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.derive.merging import CannotMerge, merged
 from tidewheel.engine.compute import Compute, SourceRows
+from tidewheel.engine.computed_rows import as_stored, check_values, clipped
 from tidewheel.engine.operations import CommitRefresh, CutTables, GetDerived, ListDerived, ListTables, PlanRefresh
 from tidewheel.engine.protocol import Engine
-from tidewheel.engine.source_reading import RefreshReads, SourceGone, distinct, times_of, within
+from tidewheel.engine.source_reading import KEY_BYTES, RefreshReads, SourceGone, distinct, near, of_keys, plain_type
 from tidewheel.errors import ClosedError, ConflictError, FencedError, InputError, NotFoundError, OwnerLostError, SchemaError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, Definition, DerivedState, RefreshOutcome, RefreshPlan
 from tidewheel.model.refresh_report import RefreshReport, TableRefresh
 from tidewheel.model.schema import ColumnKey, TableSpec, nearest
 from tidewheel.model.touched_keys import MOST_KEYS
-from tidewheel.write.casts import UNFIT, NeverFits, convert
 
 TRIES = 5
 """Plans for one set of partitions, if others are faster each time, or the owner is lost."""
 
 FEW_KEYS = 16
 """Keys that are always looked up one by one."""
-
-KEY_BYTES = 100_000
-"""Stored bytes that are read as a whole in about the time in which the rows of one key and one interval are found."""
 
 RefreshProgress = Callable[[str, int, int], None]
 """Told of a table how many of its partitions are done, and of how many."""
@@ -202,16 +198,18 @@ class _Pass:
     def _one_set(self, one: _Derived, plan: RefreshPlan) -> tuple[RefreshOutcome, int]:
         began = time.time()
         spec = self.engine.table(plan.table).spec
-        reading = RefreshReads(self.engine)
+        reading = RefreshReads(self.engine, one.definition)
         keys: pa.Array | None = None
         if plan.mode.name == KEYS:
-            keys = _changed_keys(reading, plan, self.engine.table(plan.sources[0].table).spec)
-            rows = self._computed(one, plan, spec, _sources_of_keys(reading, plan, keys), len(keys) == 0)
-            rows = _of_keys(rows, plan.mode.column, keys)
+            keys = _changed_keys(reading, plan, self.engine)
+            rows = self._computed(one, plan, spec, _sourcesof_keys(reading, plan, keys), len(keys) == 0)
+            rows = of_keys(rows, plan.mode.column, keys)
+            check_values(rows, spec)
         else:
             sources = {read.table: reading.source(read) for read in plan.sources}
             nothing = plan.mode.name in (APPEND, MERGE) and not _has_new_rows(sources)
             rows = self._computed(one, plan, spec, sources, nothing)
+            check_values(rows, spec)
             if plan.mode.name == MERGE:
                 rows, keys = _merged(reading, plan, spec, rows)
         values = None if keys is None else tuple(keys.to_pylist())
@@ -221,7 +219,7 @@ class _Pass:
     def _computed(self, one: _Derived, plan: RefreshPlan, spec: TableSpec, sources: dict[str, SourceRows], nothing: bool) -> pa.Table:
         """What the definition makes of its sources, inside the partitions of the plan."""
         if nothing:
-            return spec.schema.empty_table()
+            return spec.stored.empty_table()
         return clipped(self.compute.run(one.definition, sources), spec, plan.intervals)
 
     def _commit(self, delivery: CommitRefresh, rows: pa.Table) -> RefreshOutcome:
@@ -243,33 +241,6 @@ def _now() -> float:
     return time.perf_counter()
 
 
-def clipped(rows: pa.Table, spec: TableSpec, intervals: Sequence[tuple[int, int]]) -> pa.Table:
-    """The rows whose times lie in one of the intervals; and those without a time, which the owner refuses in its own words."""
-    column = spec.time.column
-    if column not in rows.column_names:
-        raise SchemaError(
-            f"the definition of {spec.name!r} gave no column {column!r} now, but {', '.join(rows.column_names)}: make it anew"
-        )
-    if not rows.num_rows:
-        return rows
-    times = as_stored(rows.column(column), spec.schema.field(column), spec)
-    if times.null_count:
-        return rows
-    mask = within(times_of(times), intervals)
-    return rows if mask.all() else rows.filter(pa.array(mask))
-
-
-def as_stored(column: pa.ChunkedArray, to: pa.Field, spec: TableSpec) -> pa.ChunkedArray:
-    """A computed column in the type of the table's."""
-    if column.type == to.type:
-        return column
-    unit = spec.time.unit if to.name == spec.time.column and pa.types.is_integer(to.type) else ""
-    try:
-        return pa.chunked_array([convert(part, to.type, unit) for part in column.chunks], to.type)
-    except (*UNFIT, NeverFits) as e:
-        raise SchemaError(f"column {to.name!r} of {spec.name!r} was computed as {column.type}, which is no {to.type}: {e}") from e
-
-
 # ---- modes ------------------------------------------------------------------------------------------------
 
 
@@ -277,41 +248,37 @@ def _has_new_rows(sources: dict[str, SourceRows]) -> bool:
     return any(one.arrow().num_rows for one in sources.values() if one.read.after is not None)
 
 
-def _changed_keys(reading: RefreshReads, plan: RefreshPlan, source: TableSpec) -> pa.Array:
-    """keys: those of the source rows that came since, or those that a derived source says it changed."""
-    if plan.keys is not None:
-        field = source.schema.field(plan.mode.source_column)
-        keys = pa.array(plan.keys, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-    else:
-        (keys,) = (distinct(reading.source(read).arrow(), plan.mode.source_column) for read in plan.sources if read.after is not None)
-    looked_up = len(keys) * sum(len(read.times) for read in plan.sources) * KEY_BYTES
-    if len(keys) > MOST_KEYS or len(keys) > FEW_KEYS and looked_up > sum(read.whole for read in plan.sources):
+def _changed_keys(reading: RefreshReads, plan: RefreshPlan, engine: Engine) -> pa.Array:
+    """keys: those of the rows that came to sources since, and those that derived sources say they changed."""
+    by = plan.mode.keys_by([read.table for read in plan.sources])
+    source, column = next(iter(by.items()))
+    type_ = plain_type(engine.table(source).spec.schema.field(column).type)
+    try:
+        found = [reading.new_keys(read, by[read.table]).cast(type_) for read in plan.sources if read.after is not None]
+        keys = pa.chunked_array([*found, pa.array(plan.keys or (), type_)]).unique()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as e:
+        raise CannotMerge(f"keys of one source are none of another: {e}") from e
+    looked_up = len(keys) * sum(len(near(read.times)) for read in plan.sources if read.table in by) * KEY_BYTES
+    if len(keys) > MOST_KEYS or len(keys) > FEW_KEYS and looked_up > sum(read.whole for read in plan.sources if read.table in by):
         raise CannotMerge(f"{len(keys):,} keys changed")
     return keys
 
 
-def _sources_of_keys(reading: RefreshReads, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
-    return {read.table: reading.source(replace(read, after=None), keys if read.after is not None else None) for read in plan.sources}
-
-
-def _of_keys(rows: pa.Table, column: str, keys: pa.Array) -> pa.Table:
-    """Rows of other keys stay as they are."""
-    found = rows.column(column)
-    values = found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
-    mask = pc.is_in(values, value_set=keys if keys.type == values.type else keys.cast(values.type))
-    return rows if pc.all(mask).as_py() is not False else rows.filter(mask)
+def _sourcesof_keys(reading: RefreshReads, plan: RefreshPlan, keys: pa.Array) -> dict[str, SourceRows]:
+    by = plan.mode.keys_by([read.table for read in plan.sources])
+    return {read.table: reading.source(replace(read, after=None), keys if read.table in by else None) for read in plan.sources}
 
 
 def _merged(reading: RefreshReads, plan: RefreshPlan, spec: TableSpec, new: pa.Table) -> tuple[pa.Table, pa.Array | None]:
     """merge: the table's rows and the new ones, and the keys that are exchanged; None: all rows of the partitions are."""
-    fields = list(spec.schema)
+    fields = spec.stored
     given = set(new.column_names)
-    if given != set(spec.schema.names):
+    if given != set(fields.names):
         raise SchemaError(f"the definition of {spec.name!r} gave other columns now: {', '.join(new.column_names)}; make it anew")
-    partial = pa.table([as_stored(new.column(one.name), one, spec) for one in fields], schema=spec.schema)
+    partial = pa.table([as_stored(new.column(one.name), one, spec) for one in fields], schema=fields)
     keys: pa.Array | None = None
     if isinstance(spec.key, ColumnKey) and not partial.column(spec.key.column).null_count:
         keys = distinct(partial, spec.key.column)
         keys = keys if len(keys) <= MOST_KEYS else None
-    old = reading.stored(plan.table, plan.intervals, keys)
+    old = reading.stored(plan, keys)
     return merged(old, partial, plan.mode), keys

@@ -18,7 +18,7 @@ from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import RunQuery
 from tidewheel.engine.protocol import Engine
 from tidewheel.errors import QueryError
-from tidewheel.model.derived import SourceRead
+from tidewheel.model.derived import Definition, RefreshPlan, SourceRead
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec
 
@@ -28,15 +28,20 @@ MOST_QUERIES = 64
 """Queries that one reading is divided into: more intervals than that are read by their hulls, and cut to size here."""
 
 
+KEY_BYTES = 100_000
+"""Stored bytes that are read as a whole in about the time in which the rows of one key and one interval are found."""
+
+
 class SourceGone(Exception):
     """A source cannot be read any more as it was: plan anew."""
 
 
 class RefreshReads:
-    """What one set of partitions reads."""
+    """What one set of partitions reads for a definition: only the columns that it is to see."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, definition: Definition | None = None) -> None:
         self._engine = engine
+        self._definition = definition
         self._unread: list[SourceRead] = []
         self._rows = 0
 
@@ -44,61 +49,106 @@ class RefreshReads:
         """The rows of a source, read when a computer asks for them, once. `keys`: only those with these values of the key's column."""
         spec = self._engine.table(read.table).spec
         key = "" if keys is None else _key_column(spec)
+        keys = None if keys is None else keys.cast(plain_type(spec.schema.field(key).type))
+        columns = self._definition.columns_of(read.table) if self._definition is not None else None
         taken: list[pa.Table] = []
         self._unread.append(read)
 
         def arrow() -> pa.Table:
             if not taken:
-                taken.append(self._read(read, spec, keys))
+                taken.append(self._read(read, spec, keys, columns))
                 self._unread.remove(read)
                 self._rows += taken[0].num_rows
             return taken[0]
 
-        return SourceRows(read, spec, arrow, None if keys is None else tuple(keys.to_pylist()), key)
+        return SourceRows(read, spec, arrow, None if keys is None else tuple(keys.to_pylist()), key, columns)
 
-    def stored(self, table: str, intervals: Intervals, keys: pa.Array | None) -> pa.Table:
-        """The rows that a derived table has now."""
-        spec = self._engine.table(table).spec
-        found = self._read(SourceRead(table, -1, tuple(intervals)), spec, keys)
+    def new_keys(self, read: SourceRead, column: str) -> pa.Array:
+        """The different values of a source's key among the rows that came; no other column is read."""
+        found = self._read(read, self._engine.table(read.table).spec, None, (column,))
         self._rows += found.num_rows
-        return found
+        return distinct(found, column)
+
+    def stored(self, plan: RefreshPlan, keys: pa.Array | None) -> pa.Table:
+        """The rows that a derived table has now in the intervals of a plan, all or of these keys, with its hidden columns."""
+        spec = self._engine.table(plan.table).spec
+        looked_up = keys is not None and _key_queries(len(keys), len(near(plan.intervals))) * KEY_BYTES <= plan.stored
+        found = self._read(SourceRead(plan.table, -1, plan.intervals), spec, keys if looked_up else None, None, hidden=True)
+        self._rows += found.num_rows
+        return found if keys is None or looked_up else of_keys(found, _key_column(spec), keys)
 
     def rows(self) -> int:
         """How many rows were read, also by a computer that read them by itself."""
         return self._rows + sum(self._count(read) for read in self._unread)
 
-    def _read(self, read: SourceRead, spec: TableSpec, keys: pa.Array | None) -> pa.Table:
+    def _read(
+        self, read: SourceRead, spec: TableSpec, keys: pa.Array | None, columns: tuple[str, ...] | None, hidden: bool = False
+    ) -> pa.Table:
+        """`columns` None: all; with `hidden`, those that are never shown, too."""
         table = self._engine.table(read.table)
         batches: list[pa.RecordBatch] = []
-        schema = spec.schema
-        for query in _queries(read, keys):
+        schema = spec.stored if hidden else spec.schema
+        asked = None if columns is None else _with_needed(columns, read, spec, keys)
+        for query in _queries(read, keys, asked):
             try:
-                result = table.ask(RunQuery(query))
+                result = table.ask(RunQuery(replace(query, hidden=hidden)))
             except QueryError as e:  # the questions are ours, and well-formed: only the generation can be wrong
                 raise SourceGone(str(e)) from e
             schema = result.schema
             batches += result.to_batches()
-        return _exact(pa.Table.from_batches(batches, schema), read, spec, keys)
+        found = _exact(pa.Table.from_batches(batches, schema), read, spec, keys)
+        return found if columns is None else found.select(list(columns))
 
     def _count(self, read: SourceRead) -> int:
         table = self._engine.table(read.table)
         try:
-            return sum(len(table.ask(RunQuery(query))) for query in _queries(read, None))
+            return sum(len(table.ask(RunQuery(query))) for query in _queries(read, None, [table.spec.time.column]))
         except QueryError:  # it can be read no more, but was
             return 0
 
 
-def _queries(read: SourceRead, keys: pa.Array | None) -> Iterator[Query]:
+def _with_needed(columns: Sequence[str], read: SourceRead, spec: TableSpec, keys: pa.Array | None) -> list[str]:
+    """Also the columns that `_exact` looks at."""
+    more = [spec.time.column] if len(read.times) > 1 else []
+    more += [_key_column(spec)] if keys is not None else []
+    return list(dict.fromkeys([*columns, *more]))
+
+
+def _queries(read: SourceRead, keys: pa.Array | None, columns: list[str] | None) -> Iterator[Query]:
     upto = None if read.upto < 0 else read.upto
-    no_limits = Query(upto=upto, after=read.after, timeout=math.inf, max_rows=math.inf, max_bytes=math.inf)
+    no_limits = Query(columns=columns, upto=upto, after=read.after, timeout=math.inf, max_rows=math.inf, max_bytes=math.inf)
     if keys is None:
         for times in coalesced(read.times, MOST_QUERIES):
             yield replace(no_limits, time=times)
         return
-    spans = coalesced(read.times, max(1, MOST_QUERIES // max(1, len(keys))))
+    spans = coalesced(near(read.times), _spans_of_each(len(keys)))
     for key in keys:
         for times in spans:
             yield replace(no_limits, time=times, key=(key, key))
+
+
+def _spans_of_each(keys: int) -> int:
+    """Intervals that each of these keys is looked up in, at most."""
+    return max(1, MOST_QUERIES // max(1, keys))
+
+
+def _key_queries(keys: int, intervals: int) -> int:
+    """How many queries it takes to look up these keys in these intervals."""
+    return keys * min(intervals, _spans_of_each(keys))
+
+
+def near(intervals: Intervals) -> list[tuple[int, int]]:
+    """These intervals, joined where no more time lies between them than they have in all: the shortest gaps are closed first.
+
+    For rows of a key, of which a search costs more than some that are not wanted.
+    """
+    left = sum(hi - lo + 1 for lo, hi in intervals)
+    gaps = sorted(range(1, len(intervals)), key=lambda i: intervals[i][0] - intervals[i - 1][1])
+    for closed, i in enumerate(gaps):
+        left -= intervals[i][0] - intervals[i - 1][1] - 1
+        if left < 0:
+            return coalesced(intervals, len(intervals) - closed)
+    return coalesced(intervals, 1)
 
 
 def coalesced(intervals: Intervals, most: int) -> list[tuple[int, int]]:
@@ -143,9 +193,22 @@ def _key_column(spec: TableSpec) -> str:
     return spec.key.column
 
 
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Of the values, if they are written as numbers of a dictionary."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
 def distinct(rows: pa.Table, column: str) -> pa.Array:
     """The different values of a column, none of which is null."""
     values = rows.column(column)
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     return values.unique()
+
+
+def of_keys(rows: pa.Table, column: str, keys: pa.Array) -> pa.Table:
+    """The rows with these values of a column."""
+    found = rows.column(column)
+    values = found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+    mask = pc.is_in(values, value_set=keys if keys.type == values.type else keys.cast(values.type))
+    return rows if pc.all(mask).as_py() is not False else rows.filter(mask)

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from tidewheel.derive.verifying import Difference, Verification, difference
 from tidewheel.engine.compute import Compute
+from tidewheel.engine.computed_rows import as_stored, clipped
 from tidewheel.engine.operations import GetDerived, GetState, PlanRefresh, SampleRefreshed
 from tidewheel.engine.protocol import Engine
-from tidewheel.engine.refresher import as_stored, clipped
 from tidewheel.engine.source_reading import RefreshReads, SourceGone
 from tidewheel.errors import InputError
 from tidewheel.model.derived import RECOMPUTE, Definition, RefreshedPartition, RefreshPlan, SourceRead
@@ -84,10 +84,10 @@ class _Verifier:
 
     def _computed(self, plan: RefreshPlan, times: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
         """What the definition makes now, and what is there."""
-        reading = RefreshReads(self._engine)
+        reading = RefreshReads(self._engine, self._definition)
         rows = {}
         for read in plan.sources:
             size = self._engine.table(read.table).do(GetState()).disk_bytes
             rows[read.table] = reading.source(SourceRead(read.table, read.upto, _EVERYTHING, None, size))
         computed = clipped(self._compute.run(self._definition, rows), self._table.spec, (times,))
-        return computed, reading.stored(plan.table, (times,), None)
+        return computed, reading.stored(plan, None).select(self._table.spec.schema.names)

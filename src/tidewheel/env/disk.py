@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.env.writing_out import begin_writing_out
+
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _COPIED = 1 << 20
@@ -50,6 +52,11 @@ class Disk:
     def sink(self, path: str) -> pa.NativeFile:
         """A new file for Arrow to write to."""
         return pa.OSFile(path, "wb")
+
+    def begin_writing_out(self, sink: pa.NativeFile) -> None:
+        """Of a file that was written whole, and will be synced: the system need not wait until then."""
+        with suppress(OSError, ValueError):  # a sink of a twin has no descriptor
+            begin_writing_out(sink.fileno())
 
     def sync_file(self, path: str) -> None:
         """Returns when all bytes of a written file are on the disk."""

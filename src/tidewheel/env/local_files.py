@@ -95,6 +95,7 @@ class LocalFiles:
         try:
             with self.disk.sink(temporary) as sink:
                 write(sink)
+                self.disk.begin_writing_out(sink)
                 return int(sink.tell())
         except OSError as e:
             self._give_up(name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import view
 from tidewheel.model.pieces import BOUNDS, KEYS, KMAX, KMIN, LEAVES, OPEN, ORDERED, PERM, ROWS, STARTS, TIMES, TMAX, TMIN
 
 
@@ -68,7 +69,7 @@ def _survey(key, time, n, row):
     row[ORDERED] = 1 if falls == 0 else 0
 
 
-@nb.njit("void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])", **JIT)
+@kernel("void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])")
 def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
     """Survey a batch and put it in leaf order, by a counting sort that keeps the order of arrival inside a leaf.
 
@@ -122,7 +123,7 @@ def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
     starts[0] = 0
 
 
-@nb.njit("void(int64[:, ::1], int64, int64, int64[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64, int64, int64[::1])")
 def leaf_counts(pieces, n, bounds, out):
     """Rows per leaf, over the pieces whose template has its bounds at this address."""
     leaves = out.shape[0]
@@ -134,7 +135,7 @@ def leaf_counts(pieces, n, bounds, out):
             out[l] += np.int64(starts[l + 1]) - np.int64(starts[l])
 
 
-@nb.njit("int64(int64[:, ::1], int64[::1], int64, int64[::1], int64[::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64[::1], int64, int64[::1], int64[::1])")
 def search_regions(boxes, levels, fanout, box, out):
     """Walk a packed R-tree from its top level down; out = positions of the lowest boxes that meet the one given."""
     found = 0

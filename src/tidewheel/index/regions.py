@@ -11,7 +11,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.index.kernels import search_regions
+from tidewheel.model.loading import later
+
+k = later("tidewheel.index.kernels")
 
 FANOUT = 16
 WORTH = 512
@@ -38,7 +40,7 @@ class RegionIndex:
     def search(self, *box: int) -> npt.NDArray[np.int64]:
         """The numbers of the regions that meet the box, which is given as they are, in rising order."""
         out = np.empty(int(self.levels[1]), np.int64)
-        n = search_regions(self.boxes, self.levels, FANOUT, np.array(box, np.int64), out)
+        n = k.search_regions(self.boxes, self.levels, FANOUT, np.array(box, np.int64), out)
         return np.sort(self.order[out[:n]])
 
 

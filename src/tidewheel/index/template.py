@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.index.kernels import build_run
 from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import Row
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+
+k = later("tidewheel.index.kernels")
 
 MAX_LEAVES = 1 << 15
 
@@ -47,7 +49,7 @@ class KeyTemplate:
         return cls(divide(codes, leaves), coder)
 
     def route(self, batch_rows: int, rows: npt.NDArray[np.uint32], arrays: npt.NDArray[np.uint32], row: Row) -> None:
-        build_run(self.nodes, self.depth, self.address, ONE_LEAF_AT, batch_rows, rows, arrays, row)
+        k.build_run(self.nodes, self.depth, self.address, ONE_LEAF_AT, batch_rows, rows, arrays, row)
 
     def divided(self, codes: Codes, coder: KeyCoder) -> KeyTemplate:
         return KeyTemplate.of(codes, self.leaves, coder)

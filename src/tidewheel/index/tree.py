@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tidewheel.index.deliveries import Deliveries
-from tidewheel.index.kernels import leaf_counts
 from tidewheel.index.layout import Template
 from tidewheel.index.run import Run, coalesce
 from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import Shape
+
+k = later("tidewheel.index.kernels")
 
 FAN_IN = 16
 """So many small runs of one level become one run of the next."""
@@ -147,7 +149,7 @@ class Tree:
 def counts_per_leaf(view: TreeView, template: Template) -> npt.NDArray[np.int64]:
     """Rows per leaf of the runs that were routed by this template."""
     counts = np.zeros(template.leaves, np.int64)
-    leaf_counts(view.matrix, view.count, template.address, counts)
+    k.leaf_counts(view.matrix, view.count, template.address, counts)
     return counts
 
 

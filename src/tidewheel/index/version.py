@@ -8,7 +8,7 @@ neither changed nor deleted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from tidewheel.index.regions import WORTH, RegionIndex
 from tidewheel.index.text_regions import TextRegions
 from tidewheel.index.tree import TreeView
 from tidewheel.model.codes import Codes, KeyCoder
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import INDEX, KMIN, OPEN, TMAX, Holder, Loaded, Row, Scannable
 from tidewheel.model.records import ChunkRecord, MaskRecord
 

@@ -7,8 +7,9 @@ import errno
 import io
 import json
 import re
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidewheel.errors import TidewheelError
+from tidewheel.ingest.csv_blocks import CsvBlock, TypedCsv, csv_blocks, halves, header_of, lines_in
 from tidewheel.ingest.parsed import Parsed, Part, Payload, extra_fields, only_wanted
 from tidewheel.ingest.payload_avro import container_rows, wanted_records
 from tidewheel.ingest.payload_csv import CsvPayload
 from tidewheel.ingest.payload_json import JsonPayload
 from tidewheel.ingest.row_maker import Records, RowMaker, payload_text
-from tidewheel.ingest.rules import Rules
-from tidewheel.ingest.text_lines import Numbers, closed_quotes, text_lines
+from tidewheel.ingest.rules import EPOCHS, Rules
+from tidewheel.ingest.text_lines import Lines, Numbers, text_lines
 from tidewheel.model.dead_letters import letters_batch, rows_batch
 from tidewheel.model.schema import nearest
 
@@ -38,6 +40,25 @@ GLOB = f"*.{{{','.join(FORMATS)}}}{{,{','.join('.' + c for c in CODECS)}}}"
 SOME_ROWS = 16_384
 BIG = 64 << 20
 """Bytes from which on a file is read twice, first to see whether it is whole, instead of being held in memory."""
+
+
+MANY_ROWS = 131_072
+"""Rows of a Parquet file that are decoded at once."""
+SMALL_BLOCK = 128 << 10
+"""Bytes of CSV in which something is odd that are read line by line; larger ones are halved to find where it is."""
+MOST_LIST = 256 << 20
+"""Bytes of a JSON file that is one list."""
+
+Parse = Callable[[], Iterator[tuple[Parsed, Records]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Some records of a file. `parse` reads them: once, in any thread, beside other pieces, also when the file was read to its end."""
+
+    end: int
+    """About how many bytes of the file were read by then."""
+    parse: Parse
 
 
 class Broken(Exception):
@@ -61,16 +82,16 @@ class FileRows:
                 pass
         except pa.ArrowMemoryError as e:
             if length < BIG:  # it is damaged where it says how long something is
-                raise Broken(_why(e)) from e
+                raise Broken(why(e)) from e
             raise
         except (MemoryError, TidewheelError):
             raise
         except OSError as e:
             if e.errno is not None and e.errno != errno.ENOENT:
                 raise  # the system's trouble, not the file's: the batch comes again
-            raise Broken(_why(e)) from e
+            raise Broken(why(e)) from e
         except Exception as e:  # whatever damaged bytes make of a parser: it is the file that is broken, and the stream goes on
-            raise Broken(_why(e)) from e
+            raise Broken(why(e)) from e
         return self._batches(path, content)
 
     def _batches(self, path: str, content: bytes | None) -> Iterator[pa.RecordBatch]:
@@ -82,45 +103,77 @@ class FileRows:
 
     def parts(self, path: str, content: bytes | None = None) -> Iterator[tuple[Parsed, Records]]:
         """The file's records, parsed but not typed, some at a time."""
+        for piece in self.pieces(path, content):
+            yield from piece.parse()
+
+    def pieces(self, path: str, content: bytes | None = None) -> Generator[FilePiece, None, None]:
+        """The file's records, still to be parsed, some at a time. What is wrong with the file is raised here, or where they are parsed."""
         format_, codec = named(path, self._rules.payload)
-        with opened(path, codec, content) as stream:
+        with raw_bytes(path, content) as raw, unpacked(raw, codec) as stream:
             match format_:
                 case "csv" | "tsv":
-                    yield from self._csv(path, stream, "\t" if format_ == "tsv" else self._rules.delimiter)
+                    parses = self._csv(path, stream, "\t" if format_ == "tsv" else self._rules.delimiter)
                 case "json":
-                    yield from self._json(path, stream)
+                    parses = self._json(path, stream)
                 case "avro":
-                    for at, found in _counted(container_rows(stream, SOME_ROWS)):
-                        rows = wanted_records(found, self._maker.wanted, self._rules.extra)
-                        yield self._typed(path, at, rows, len(found))
+                    parses = self._avro(path, stream)
                 case "parquet":
-                    with pq.ParquetFile(stream) as file:
-                        yield from self._columns(path, file.schema_arrow, file.iter_batches(SOME_ROWS))
-                case "arrow":
-                    yield from self._columns(path, *arrow_batches(stream))
+                    yield from self._parquet(path, stream, content)
+                    return
+                case _:
+                    parses = self._columns(path, *arrow_batches(stream, lambda: opened(path, codec, content)))
+            length = raw.size()
+            for parse in parses:
+                yield FilePiece(length if raw.closed else raw.tell(), parse)
 
     # ---- text: one record per line ----------------------------------------------------------------------
 
-    def _csv(self, path: str, stream: pa.NativeFile, delimiter: str) -> Iterator[tuple[Parsed, Records]]:
+    def _csv(self, path: str, stream: pa.NativeFile, delimiter: str) -> Iterator[Parse]:
         names = list(self._rules.columns)
-        payload: CsvPayload | None = None
-        for numbers, lines in closed_quotes(text_lines(stream)):
-            if payload is None:
+        readers: tuple[TypedCsv, CsvPayload] | None = None
+        for block in csv_blocks(stream):
+            if readers is None:
                 if not names:
-                    names, lines, numbers = csv_header(lines[0].as_py(), delimiter), lines.slice(1), numbers[1:]
+                    head, block = header_of(block)
+                    names = csv_header(head, delimiter)
                 self._check_names(names)
-                payload = CsvPayload(self._maker.wanted, names, delimiter, self._rules.nulls)
-            yield self._parsed(path, numbers, lines, payload)
+                wanted, nulls = self._maker.wanted, self._rules.nulls
+                whole = self._rules.time_format in EPOCHS
+                readers = (
+                    TypedCsv(wanted, names, delimiter, nulls, self._maker.timed, whole),
+                    CsvPayload(wanted, names, delimiter, nulls),
+                )
+            yield partial(self._csv_block, path, block, *readers)
 
-    def _json(self, path: str, stream: pa.NativeFile) -> Iterator[tuple[Parsed, Records]]:
+    def _csv_block(self, path: str, block: CsvBlock, typed: TypedCsv, payload: CsvPayload) -> Iterator[tuple[Parsed, Records]]:
+        """All at once where nothing is odd; what is, is looked for by halves, and read line by line."""
+        batch = typed.read(block)
+        if batch is not None:
+            yield Parsed([Part(batch, np.arange(batch.num_rows))]), _lines_of(path, block)
+            return
+        two = halves(block) if block.records is None and len(block.data) > SMALL_BLOCK else None
+        if two is None:
+            yield self._parsed(path, *lines_in(block), payload)
+        else:
+            for half in two:
+                yield from self._csv_block(path, half, typed, payload)
+
+    def _json(self, path: str, stream: pa.NativeFile) -> Iterator[Parse]:
         payload = JsonPayload(self._maker.wanted, self._rules.extra)
         blocks = text_lines(stream)
         for numbers, lines in blocks:
             first = lines[0].as_py()
             if numbers[0] == 1 and first.lstrip().startswith(b"[") and not _is_json(first):  # one list over many lines
-                yield self._json_list(path, b"\n".join(chain(lines.to_pylist(), *(more.to_pylist() for _, more in blocks))))
+                data = [b"\n".join(lines.to_pylist())]
+                for _, more in blocks:
+                    data.append(b"\n".join(more.to_pylist()))
+                    if sum(map(len, data)) > MOST_LIST:
+                        raise Broken(
+                            f"it is one JSON list of more than {MOST_LIST >> 20} MB, which is read as a whole; write a line for each row"
+                        )
+                yield partial(_one, partial(self._json_list, path, b"\n".join(data)))
                 return
-            yield self._parsed(path, numbers, lines, payload)
+            yield partial(_one, partial(self._parsed, path, numbers, lines, payload))
 
     def _json_list(self, path: str, data: bytes) -> tuple[Parsed, Records]:
         objects = json.loads(data)
@@ -137,11 +190,40 @@ class FileRows:
 
     # ---- columns ----------------------------------------------------------------------------------------
 
-    def _columns(self, path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Parsed, Records]]:
+    def _avro(self, path: str, stream: pa.NativeFile) -> Iterator[Parse]:
+        for at, found in _counted(container_rows(stream, SOME_ROWS)):
+            rows = wanted_records(found, self._maker.wanted, self._rules.extra)
+            yield partial(_one, partial(self._typed, path, at, rows, len(found)))
+
+    def _parquet(self, path: str, stream: pa.NativeFile, content: bytes | None) -> Iterator[FilePiece]:
+        """A piece for each row group: those who parse them open the file themselves."""
+        with pq.ParquetFile(stream) as file:
+            self._check_names(file.schema_arrow.names)
+            facts = file.metadata
+            alone = facts.num_row_groups == 1
+        at = end = 0
+        for group in range(facts.num_row_groups):
+            found = facts.row_group(group)
+            end += sum(max(0, found.column(i).total_compressed_size) for i in range(found.num_columns))
+            yield FilePiece(end, partial(self._row_group, path, content, facts, group, at, alone))
+            at += found.num_rows
+
+    def _row_group(
+        self, path: str, content: bytes | None, facts: pq.FileMetaData, group: int, start: int, alone: bool
+    ) -> Iterator[tuple[Parsed, Records]]:
+        """`alone`: there is no other that could be read beside it."""
+        with opened(path, "", content) as stream, pq.ParquetFile(stream, metadata=facts) as file:
+            for at, batch in _counted(file.iter_batches(MANY_ROWS, [group], use_threads=alone)):
+                yield self._batch(path, start + at, batch)
+
+    def _columns(self, path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[Parse]:
         self._check_names(schema.names)
         for at, batch in _counted(batches):
-            batch.validate(full=True)
-            yield self._typed(path, at, only_wanted(batch, self._maker.wanted), batch.num_rows)
+            yield partial(_one, partial(self._batch, path, at, batch))
+
+    def _batch(self, path: str, at: int, batch: pa.RecordBatch) -> tuple[Parsed, Records]:
+        batch.validate(full=True)
+        return self._typed(path, at, only_wanted(batch, self._maker.wanted), batch.num_rows)
 
     def _typed(self, path: str, at: int, rows: Any, count: int) -> tuple[Parsed, Records]:
         if isinstance(rows, str):
@@ -167,16 +249,24 @@ def named(path: str, payload: str = "") -> tuple[str, str]:
     ending = parts[-2] if codec and len(parts) > 1 else parts[-1]
     format_ = payload or FORMATS.get(ending, "")
     if not format_:
-        raise Broken(f"its name says no format; known endings: {', '.join(FORMATS)}, each also with {', '.join(CODECS)}")
+        raise Broken(
+            f"its name says no format; known endings: {', '.join(FORMATS)}, each also with {', '.join(CODECS)}. Of a file with another "
+            "name, say the format: payload csv, json, parquet, avro or arrow"
+        )
     return format_, codec
 
 
 def opened(path: str, codec: str, content: bytes | None = None) -> pa.NativeFile:
     """The bytes of a file, unpacked."""
-    raw = pa.BufferReader(content) if content is not None else pa.OSFile(local_path(path))
-    if not codec:
-        return raw
-    return pa.CompressedInputStream(raw, codec)
+    return unpacked(raw_bytes(path, content), codec)
+
+
+def raw_bytes(path: str, content: bytes | None = None) -> pa.NativeFile:
+    return pa.BufferReader(content) if content is not None else pa.OSFile(local_path(path))
+
+
+def unpacked(raw: pa.NativeFile, codec: str) -> pa.NativeFile:
+    return pa.CompressedInputStream(raw, codec) if codec else raw
 
 
 def local_path(path: str) -> str:
@@ -203,17 +293,31 @@ def _counted(batches: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         at += len(batch) if isinstance(batch, list) else batch.num_rows
 
 
-def arrow_batches(stream: pa.NativeFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the batches of an IPC file or stream."""
-    if not stream.seekable():
-        stream = pa.BufferReader(stream.read_buffer())
-    magic = stream.read(6)
-    stream.seek(0)
-    if magic != b"ARROW1":
+def arrow_batches(stream: pa.NativeFile, again: Callable[[], pa.NativeFile]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema and the batches of an IPC file or stream. `again` opens the same bytes from their beginning."""
+    with again() as beginning:
+        is_file = beginning.read(6) == b"ARROW1"
+    if not is_file:
         reader = pa.ipc.open_stream(stream)
         return reader.schema, iter(reader)
-    file = pa.ipc.open_file(stream)
+    file = pa.ipc.open_file(stream if stream.seekable() else pa.BufferReader(stream.read_buffer()))
     return file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
+
+
+def _one(parse: Callable[[], tuple[Parsed, Records]]) -> Iterator[tuple[Parsed, Records]]:
+    yield parse()
+
+
+def _lines_of(path: str, block: CsvBlock) -> Records:
+    """Records that are the lines of a block which are not empty. Hardly any is ever asked for, so they are looked up then."""
+
+    @cache
+    def lines() -> Lines:
+        numbers, found = lines_in(block)
+        full = pc.indices_nonzero(pc.binary_length(pc.ascii_rtrim(found.view(pa.large_string()), "\r")))
+        return numbers[full.to_numpy()], found.take(full)
+
+    return Records(lambda i: f"{path}:{lines()[0][i]}", lambda i: payload_text(lines()[1][i].as_py()))
 
 
 def _is_json(line: bytes) -> bool:
@@ -224,6 +328,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
+    """The reason that a file cannot be read, as people are told."""
     text = " ".join(str(error).split()) or type(error).__name__
     return f"the file cannot be read: {text}" if isinstance(error, Broken) else f"the file cannot be read: {type(error).__name__}: {text}"

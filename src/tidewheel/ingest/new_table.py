@@ -55,7 +55,8 @@ def define(
     seen = f"Columns of the first {sample.records:,} records of {sample.source}: {', '.join(columns)}"
     if time is None or key is None:
         missing = " and ".join(what for what, given in (("time", time), ("key", key)) if given is None)
-        raise SchemaError(f"there is no table {name!r} yet; to create it, say its {missing} (--time ts --key plate). {seen}")
+        ways = 'time="ts", key="plate"; on the command line --time ts --key plate'
+        raise SchemaError(f"there is no table {name!r} yet; to create it, say its {missing} ({ways}). {seen}")
     column = time_name(time)
     if column not in columns:
         raise SchemaError(f"there is no time column {column!r}.{nearest(column, list(columns))} {seen}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -81,8 +81,13 @@ class CsvPayload:
         table = pcsv.read_csv(pa.BufferReader(data), reading, parsing, self._converting)
         batches = table.combine_chunks().to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-        for name in self._trimmed.intersection(table.column_names):
-            at = table.column_names.index(name)
-            trimmed = pc.utf8_trim_whitespace(batch.column(at))
-            batch = batch.set_column(at, name, pc.if_else(pc.equal(trimmed, ""), None, trimmed))
-        return only_wanted(batch, self._wanted), bad
+        return only_wanted(trimmed(batch, self._trimmed.intersection(table.column_names)), self._wanted), bad
+
+
+def trimmed(batch: pa.RecordBatch, columns: Iterable[str]) -> pa.RecordBatch:
+    """The batch, in these columns of text without spaces around the values; nothing but spaces is no value."""
+    for name in columns:
+        at = batch.schema.get_field_index(name)
+        text = pc.utf8_trim_whitespace(batch.column(at))
+        batch = batch.set_column(at, name, pc.if_else(pc.equal(text, ""), None, text))
+    return batch

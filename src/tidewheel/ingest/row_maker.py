@@ -51,6 +51,8 @@ class RowMaker:
         if rules.time_format:
             self._times = {f.name: TimeFormat(rules.time_format, unit) for f in self.wanted if (unit := _time_unit(f, spec))}
         self._format = rules.time_format
+        self.timed = frozenset(self._times)
+        """Columns whose times have a declared format."""
 
     def make(self, parsed: Parsed, records: Records) -> tuple[list[pa.RecordBatch], list[DeadLetter]]:
         """The rows in the table's schema, and the dead letters."""

@@ -75,7 +75,7 @@ class Sample:
                             some = list(islice(file.iter_batches(MOST), 1))
                             return cls._table(pa.Table.from_batches(some, file.schema_arrow), path)
                     case _:
-                        schema, batches = arrow_batches(stream)
+                        schema, batches = arrow_batches(stream, lambda: opened(path, codec, content))
                         return cls._table(pa.Table.from_batches(list(islice(batches, 1)), schema).slice(0, MOST), path)
         except Exception as e:  # as in FileRows.read
             raise Broken(str(e) or "it is empty") from e

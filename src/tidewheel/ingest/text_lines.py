@@ -20,7 +20,7 @@ BLOCK = 4 << 20
 MOST_LINES = 200
 """Lines that one quoted record may have; more, and the quote was never meant to open one."""
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 def text_lines(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[Lines]:
@@ -29,7 +29,7 @@ def text_lines(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[Lines]:
     number = 1
     while data := stream.read(block):
         if number == 1 and not rest:
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
             rest.append(data)
@@ -53,16 +53,16 @@ def closed_quotes(lines: Iterator[Lines], most: int = MOST_LINES) -> Iterator[Li
         if not waiting and not odd.any():
             yield numbers, some
             continue
-        done, waiting = _close(waiting, zip(numbers.tolist(), some.to_pylist(), odd.tolist(), strict=True), most)
+        done, waiting = close_quotes(waiting, zip(numbers.tolist(), some.to_pylist(), odd.tolist(), strict=True), most)
         if done:
-            yield _lines(done)
+            yield lines_of(done)
     while waiting:
         first = waiting[0]
-        done, waiting = _close([], iter(waiting[1:]), most)
-        yield _lines([first, *done])
+        done, waiting = close_quotes([], iter(waiting[1:]), most)
+        yield lines_of([first, *done])
 
 
-def _close(waiting: list[Line], lines: Iterator[Line], most: int) -> tuple[list[Line], list[Line]]:
+def close_quotes(waiting: list[Line], lines: Iterator[Line], most: int) -> tuple[list[Line], list[Line]]:
     """The records that are complete, and the lines of one that is not yet."""
     done: list[Line] = []
     again: deque[Line] = deque()
@@ -81,5 +81,5 @@ def _close(waiting: list[Line], lines: Iterator[Line], most: int) -> tuple[list[
     return done, waiting
 
 
-def _lines(records: list[Line]) -> Lines:
+def lines_of(records: list[Line]) -> Lines:
     return np.array([n for n, _, _ in records]), pa.array([text for _, text, _ in records], pa.large_binary())

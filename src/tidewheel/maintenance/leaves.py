@@ -55,7 +55,7 @@ def _codes(chunk: StoredChunk, codes: Codes, times: Codes) -> Iterator[Finding]:
     needed = {*spec.key.columns, spec.time.column}
     if needed & chunk.damaged:
         return
-    rows = pa.RecordBatch.from_arrays(chunk.batch.columns[: len(spec.schema)], schema=spec.schema)
+    rows = pa.RecordBatch.from_arrays(chunk.batch.columns[: len(spec.stored)], schema=spec.stored)
     empty = [name for name in sorted(needed) if rows.column(name).null_count]
     if empty:
         yield Finding("codes", f"column {empty[0]!r} has nulls, which a key or time cannot be")

@@ -6,12 +6,12 @@ They are imported by every attached process; the work itself is loaded where it 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.engine.protocol import WarehouseOperation
 from tidewheel.errors import InputError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.report import BackupReport, CheckReport, Progress
 
 if TYPE_CHECKING:

@@ -1,9 +1,12 @@
-"""How a chunk is called: the one name that a catalog row or a manifest may give it. `chunk.names` has all other paths. No I/O."""
+"""How a chunk is called: the one name that a catalog row or a manifest may give it; and what tells of a folder
+that it is a warehouse, and of a warehouse that it must be recovered. `chunk.names` has all other paths. No I/O."""
 
 from __future__ import annotations
 
 import re
 
+CATALOG = "catalog.sqlite"
+LOGS = "logs"
 TABLES = "tables"
 ARROW = "arrow"
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import pc
 from tidewheel.model.times import INT64_MAX, INT64_MIN, TimeAxis, nanoseconds
 
 Codes = npt.NDArray[np.int64]
@@ -229,11 +229,12 @@ class DecimalCoder(OneColumn):
         return NOWHERE if a > b else KeyIntervals(np.array([a]), np.array([b]), TIES)
 
     def _bound(self, value: Any, *, up: bool) -> int:
-        exact = self._decimal(value).scaleb(self.type.scale)
+        exact = self.number_of(value).scaleb(self.type.scale)
         whole = math.ceil(exact) if up else math.floor(exact)
         return min(max(whole, INT64_MIN), INT64_MAX)
 
-    def _decimal(self, value: Any) -> Decimal:
+    def number_of(self, value: Any) -> Decimal:
+        """Raises QueryError if a value is no number."""
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         try:
             number = Decimal(value)
@@ -244,7 +245,7 @@ class DecimalCoder(OneColumn):
         return number
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
-        a = None if lo is None else self._decimal(lo)
-        b = None if hi is None else self._decimal(hi)
+        a = None if lo is None else self.number_of(lo)
+        b = None if hi is None else self.number_of(hi)
         values = plain(batch.column(self.columns[0])).to_pylist()
         return np.array([(a is None or a <= v) and (b is None or v <= b) for v in values], bool)

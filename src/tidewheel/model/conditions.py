@@ -8,10 +8,11 @@ bytes, NaN equal to itself and greater than every number, -0.0 equal to 0.0. `re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
+from tidewheel.model.dataclass import dataclass
 
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = "=", "!=", "<", "<=", ">", ">="
 
@@ -65,6 +66,16 @@ class HasText:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressRange:
+    """Whether a column's text is an IP address from one to another, in the order of addresses; null where the column is."""
+
+    column: str
+    first: str | None
+    last: str | None
+    """Addresses; None is open."""
+
+
+@dataclass(frozen=True, slots=True)
 class IsNull:
     column: str
 
@@ -94,10 +105,10 @@ class Unknown:
     """What it reads; None: perhaps everything."""
 
 
-Condition = Comparison | OneOf | HasText | IsNull | Both | Either | Negation | Unknown
+Condition = Comparison | OneOf | HasText | AddressRange | IsNull | Both | Either | Negation | Unknown
 
 
-MAKERS: tuple[Callable[..., Any], ...] = (_comparison, _one_of, HasText, IsNull, Both, Either, Negation)
+MAKERS: tuple[Callable[..., Any], ...] = (_comparison, _one_of, HasText, AddressRange, IsNull, Both, Either, Negation)
 """What an unpickler has to call to make conditions."""
 
 
@@ -134,7 +145,7 @@ def columns_of(condition: Condition) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _leaves(condition: Condition) -> Iterator[Comparison | OneOf | HasText | IsNull | Unknown]:
+def _leaves(condition: Condition) -> Iterator[Comparison | OneOf | HasText | AddressRange | IsNull | Unknown]:
     match condition:
         case Both(left, right) | Either(left, right):
             yield from _leaves(left)

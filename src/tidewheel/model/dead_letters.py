@@ -10,10 +10,11 @@ Contract: a schema that has any hidden column has `_tw_bad`; the others may be l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import pc
 
 BAD = "_tw_bad"
 """Why it cannot be a row; null for rows."""

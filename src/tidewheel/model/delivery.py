@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.records import ChunkRecord, MaskRecord
 
 
@@ -101,6 +102,11 @@ class Pin:
     fresh_rows: int
     fresh_bytes: int
 
+    @property
+    def era(self) -> str:
+        """The same for all pins of one opening of the table."""
+        return self.id.partition(".")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -124,3 +130,25 @@ class Written:
     job: str
     chunks: tuple[ChunkRecord, ...] = field(default=())
     rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that is loaded, at most once: by its path, and by how it looked. One that looks different is not what was loaded."""
+
+    path: str
+    """From the root of the machine's files, without links: however it was named, it is one file."""
+    look: str
+    """Its size, and when it was last changed."""
+    again: bool = False
+    """It is loaded also if it has changed since it was loaded, beside the rows that it brought then."""
+
+    @property
+    def package(self) -> str:
+        """As streams name the package of a file."""
+        return f"file:{self.path}"
+
+    @property
+    def content(self) -> str:
+        """The package of what is in it now."""
+        return f"content of file:{self.path}: {self.look}"

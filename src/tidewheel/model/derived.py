@@ -8,8 +8,12 @@ of changed after that number. Nothing is ever marked as invalid: the comparison 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
+
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.schema import HIDDEN
 
 SPARK_SQL = "spark-sql"
 PYTHON = "python"
@@ -23,6 +27,9 @@ MERGE = "merge"
 KEYS = "keys"
 """All rows of the keys that changed are computed anew; those of other keys stay."""
 
+SUM, COUNT = f"{HIDDEN}sum", f"{HIDDEN}count"
+"""How the names of hidden columns begin that keep the state of averages."""
+
 MODES = (APPEND, MERGE, KEYS, RECOMPUTE)
 INCREMENTAL = ("auto", "never", "strict")
 
@@ -34,15 +41,28 @@ class Mode:
     name: str
     reason: str
     column: str = ""
-    """keys: the derived table's column whose value is the key of the one source."""
+    """keys: the derived table's column whose value is the key of sources."""
     source_column: str = ""
-    """keys: the column of the source that it is."""
+    """keys: the column of the source that it is, where there is only one source."""
     groups: tuple[str, ...] = ()
     """merge: the columns that rows are grouped by."""
     combine: tuple[tuple[str, str], ...] = ()
     """merge: how the values of every other column are merged: (column, sum | min | max)."""
     ratios: tuple[tuple[str, str, str], ...] = ()
-    """merge: columns that are quotients of two merged ones, as averages are: (column, dividend, divisor)."""
+    """merge: columns that are quotients of two merged ones, as averages are: (column, dividend, divisor). The two may be hidden columns."""
+    sources: tuple[tuple[str, ...], ...] = ()
+    """append, merge: sets of sources. If only sources of one set changed, their new rows are computed, with all rows of those that are
+    not in it. Empty: the only source."""
+    source_keys: tuple[tuple[str, str], ...] = ()
+    """keys: (source, key column) of the sources of which only rows of the keys that changed are read. Empty: the only source."""
+
+    def grown_by(self, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """append, merge: `sources` of a definition over the sources of these names."""
+        return self.sources or ((tuple(names),) if len(names) == 1 else ())
+
+    def keys_by(self, names: Sequence[str]) -> dict[str, str]:
+        """keys: `source_keys` of a definition over the sources of these names."""
+        return dict(self.source_keys) or ({names[0]: self.source_column} if len(names) == 1 else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +87,28 @@ class Definition:
     """Partitions are computed one by one: a join pairs rows of all that are computed together."""
     made_with: str = ""
     """The version of Spark that analysed it."""
+    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(source, columns) that each source is narrowed to before the query runs, in their order: `SELECT *` stands for these, whatever
+    columns the source has later. A source that is not named here has all of its columns."""
+
+    output: tuple[tuple[str, str], ...] = ()
+    """(name, type) of the columns that it gave when it was analysed; empty: it was stored before this was."""
+
+    def columns_of(self, source: str) -> tuple[str, ...] | None:
+        """What a source is narrowed to; None: to nothing."""
+        return dict(self.columns).get(source)
+
+    def means_the_same(self, other: Definition) -> bool:
+        """Whether both make the same rows. How they are kept up to date, and which columns are read, may differ:
+        other versions of Tidewheel know other modes, and did not write down the columns."""
+        one, two = (replace(each, modes=(), unusable=(), made_with="", columns=(), output=()) for each in (self, other))
+        return one == two
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The hidden columns that every computation gives behind those that are shown: the state that merging needs."""
+        used = (name for mode in self.modes for _, *parts in mode.ratios for name in parts if name.startswith(HIDDEN))
+        return tuple(dict.fromkeys(used))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -80,6 +122,8 @@ class Definition:
         for many in ("modes", "unusable"):
             data[many] = tuple(_mode(one) for one in data[many])
         data["conf"] = tuple((str(name), str(value)) for name, value in data["conf"])
+        data["columns"] = tuple((str(source), tuple(map(str, names))) for source, names in data.get("columns", ()))
+        data["output"] = tuple((str(name), str(type_)) for name, type_ in data.get("output", ()))
         found = Definition(**data)
         texts = (found.language, found.text, found.digest, found.incremental, found.made_with)
         if not all(isinstance(one, str) for one in texts) or found.language not in (SPARK_SQL, PYTHON) or not found.modes:
@@ -89,10 +133,18 @@ class Definition:
         return found
 
 
+def average_state(position: int) -> tuple[str, str]:
+    """The hidden columns that keep the sum and the count of an average, which is so many columns behind the first of its aggregate."""
+    return f"{SUM}{position}", f"{COUNT}{position}"
+
+
 def _mode(data: dict[str, Any]) -> Mode:
     combine = tuple((str(column), str(how)) for column, how in data["combine"])
     ratios = tuple((str(column), str(dividend), str(divisor)) for column, dividend, divisor in data["ratios"])
-    mode = Mode(**{**data, "groups": tuple(map(str, data["groups"])), "combine": combine, "ratios": ratios})
+    sources = tuple(tuple(map(str, some)) for some in data.get("sources", ()))
+    keys = tuple((str(source), str(column)) for source, column in data.get("source_keys", ()))
+    groups = tuple(map(str, data["groups"]))
+    mode = Mode(**{**data, "groups": groups, "combine": combine, "ratios": ratios, "sources": sources, "source_keys": keys})
     if mode.name not in MODES:
         raise ValueError(f"{mode.name!r} is no mode")
     return mode
@@ -210,7 +262,10 @@ class RefreshPlan:
     left: int = 0
     """Stale partitions that are left for later sets."""
     keys: tuple[Any, ...] | None = None
-    """In mode keys: those that changed in a source that is derived itself; None: they are those of the rows that came."""
+    """In mode keys: those that changed in sources that are derived themselves. Others are those of the rows that came to the sources that
+    are read after a generation."""
+    stored: int = 0
+    """About how many bytes of the derived table's own chunks lie in the intervals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.html_grid import html_grid
+
+_HEAD = ("column", "type", "nulls", "least", "greatest", "distinct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,19 @@ class TableDescription:
         return len(self.columns)
 
     def __str__(self) -> str:
-        head = ("column", "type", "nulls", "least", "greatest", "distinct")
-        lines = [head, *((c.name, c.type, f"{c.nulls:,}", shown(c.least), shown(c.greatest), _about(c.distinct)) for c in self.columns)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        lines = [_HEAD, *self._lines()]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
         grid = ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([f"{self.table}: {self.rows:,} row{'' if self.rows == 1 else 's'}", *grid])
+        return "\n".join([self._size(), *grid])
+
+    def _repr_html_(self) -> str:
+        return html_grid(_HEAD, (), self._lines(), self._size(), (False, False, True, False, False, True))
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return [(c.name, c.type, f"{c.nulls:,}", shown(c.least), shown(c.greatest), _about(c.distinct)) for c in self.columns]
+
+    def _size(self) -> str:
+        return f"{self.table}: {self.rows:,} row{'' if self.rows == 1 else 's'}"
 
 
 _LONGEST = 40

@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-JIT = {"nogil": True, "cache": True}
+from tidewheel.model.jit.kernels import kernel
 
 
 @intrinsic
@@ -94,7 +94,7 @@ def _spread(x):
     return (x | (x << np.uint64(1))) & np.uint64(0x5555555555555555)
 
 
-@nb.njit("int64(float64, float64, float64, int64)", **JIT)
+@kernel("int64(float64, float64, float64, int64)")
 def quantise(x, lo, scale, bits):
     """The cell of a coordinate, clamped to the bounds; rises with x."""
     top = (np.int64(1) << bits) - 1
@@ -106,7 +106,7 @@ def quantise(x, lo, scale, bits):
     return np.int64(y)
 
 
-@nb.njit("void(float64[:, ::1], float64[::1], float64[::1], int64, int64[::1])", **JIT)
+@kernel("void(float64[:, ::1], float64[::1], float64[::1], int64, int64[::1])")
 def zorder_codes(points, lo, scale, bits, out):
     """Interleave the cells of `points` (one row per dimension), the first dimension lowest."""
     dims, n = points.shape
@@ -125,7 +125,7 @@ def zorder_codes(points, lo, scale, bits, out):
         out[i] = code
 
 
-@nb.njit("int64(int64[::1], int64[::1], int64, int64[::1], int64[::1])", **JIT)
+@kernel("int64(int64[::1], int64[::1], int64, int64[::1], int64[::1])")
 def zorder_intervals(cell_lo, cell_hi, bits, out_lo, out_hi):
     """Cover a box of cells by at most len(out_lo) code intervals: a superset, in rising order. Returns how many.
 
@@ -214,7 +214,7 @@ def zorder_intervals(cell_lo, cell_hi, bits, out_lo, out_hi):
     return m
 
 
-@nb.njit("void(int64, int64, int64, int64, int64[::1])", **JIT)
+@kernel("void(int64, int64, int64, int64, int64[::1])")
 def ipv4_codes(offsets, wide, data, n, out):
     """Dotted IPv4 texts as numbers; -1 where the text is anything else."""
     narrow = view(offsets, n + 1, np.int32)
@@ -246,7 +246,7 @@ def ipv4_codes(offsets, wide, data, n, out):
         out[i] = value * 256 + part if good and dots == 3 and digits > 0 else np.int64(-1)
 
 
-@nb.njit("int64(int64, int64[::1], int64[::1], int64[::1])", nogil=False, cache=True)
+@kernel("int64(int64, int64[::1], int64[::1], int64[::1])", nogil=False)
 def column_slots(array, kinds, widths, out):
     """Column slots of a descriptor (model/pieces.py) from a record batch's Arrow C data structure at this address.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import KMAX, KMIN, SOURCE, T0, T1, TMAX, TMIN
 from tidewheel.model.query import Plan, Stats, Subquery
 

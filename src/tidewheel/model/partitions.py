@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.times import INT64_MIN, TimeAxis, parse_duration, parse_months
 
 Times = npt.NDArray[np.int64]

@@ -10,7 +10,6 @@ Positions are counted in leaf order. Without a permutation (chunks, small runs) 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import later
 from tidewheel.model.schema import TableSpec
+
+kernels = later("tidewheel.model.kernels")
 
 (
     ROWS,  # positions in the piece
@@ -103,7 +106,7 @@ class Shape:
     __slots__ = ("_kinds", "_widths", "key_slot", "kinds", "row_bytes", "time_column", "time_slot", "width", "widths")
 
     def __init__(self, spec: TableSpec) -> None:
-        pairs = [column_kind(f.type) for f in spec.schema]
+        pairs = [column_kind(f.type) for f in spec.stored]
         self.key_slot = COLUMNS + SLOTS * spec.direct_key + VALUES if spec.direct_key >= 0 else 0
         """Where a descriptor has the address of key codes that are a column, or 0; the same for times."""
         self.time_slot = COLUMNS + SLOTS * spec.direct_time + VALUES if spec.direct_time >= 0 else 0
@@ -125,10 +128,8 @@ class Shape:
 
         Through Arrow's C data interface: asking pyarrow column by column costs more than indexing a thousand rows.
         """
-        from tidewheel.model.kernels import column_slots
-
         capsule = batch.__arrow_c_array__()[1]
-        astray = column_slots(address_of(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
+        astray = kernels.column_slots(address_of(capsule, b"arrow_array"), self._kinds, self._widths, row[COLUMNS:])
         if astray >= 0:  # what Arrow's own validation does not look at
             name = batch.schema.field(astray).name
             raise BadRowsError(f"column {name!r} is not valid Arrow data: it starts before its buffers; nothing was inserted", column=name)

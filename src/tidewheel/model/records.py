@@ -6,8 +6,9 @@ A `Commit` is everything one transaction does to one table; either all of it hap
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.derived import Definition, DerivedContents, Label, RefreshRecord
 from tidewheel.model.schema import TableSpec
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.records import Lease
 
 

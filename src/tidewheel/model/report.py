@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.figures import counted, size
 
 Progress = Callable[[int, int], None]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from tidewheel.errors import SchemaError
 from tidewheel.model.arrays import digits, misplaced_decimal, with_wide_dictionaries
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.partitions import Partitions, Widths, partitions_of
 from tidewheel.model.times import DATE_UNITS, TimeAxis
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+HIDDEN = "$tidewheel."
+"""How the names of hidden columns begin; no other column's does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,13 @@ class TableSpec:
     key: KeyRule
     partition: str
     field_ids: tuple[int, ...]
+    hidden: tuple[pa.Field, ...] = ()
+    """Columns that are stored behind those of `schema`, and that nobody sees but the refreshes that wrote them."""
+
+    @property
+    def stored(self) -> pa.Schema:
+        """All columns as rows have them at rest. Whoever shows rows to somebody asks `schema`."""
+        return pa.schema([*self.schema, *self.hidden], self.schema.metadata) if self.hidden else self.schema
 
     @property
     def partitions(self) -> Partitions:
@@ -133,7 +146,7 @@ class TableSpec:
 
 
 def spec_from_layout(name: str, schema: pa.Schema, layout: str, partition: str, field_ids: tuple[int, ...]) -> TableSpec:
-    """The inverse of `TableSpec.layout_json`."""
+    """The inverse of `TableSpec.layout_json`. `schema` has all stored columns; hidden ones are told by their names."""
     data = json.loads(layout)
     key = data["key"]
     rule: KeyRule
@@ -146,7 +159,17 @@ def spec_from_layout(name: str, schema: pa.Schema, layout: str, partition: str, 
             rule = Ip(key["column"])
         case other:
             raise SchemaError(f"table {name!r} has a key rule {other!r} that this version does not know; upgrade Tidewheel")
-    return TableSpec(name, schema, TimeAxis(data["time"]["column"], data["time"]["unit"]), rule, partition, field_ids)
+    axis = TimeAxis(data["time"]["column"], data["time"]["unit"])
+    hidden = tuple(f for f in schema if f.name.startswith(HIDDEN))
+    if hidden:
+        schema = pa.schema([f for f in schema if not f.name.startswith(HIDDEN)], schema.metadata)
+    return TableSpec(name, schema, axis, rule, partition, field_ids, hidden)
+
+
+def with_hidden(spec: TableSpec, hidden: Iterable[pa.Field]) -> TableSpec:
+    """The same table with hidden columns, whose names begin with `HIDDEN`."""
+    more = tuple(hidden)
+    return replace(spec, hidden=more, field_ids=tuple(range(1, len(spec.schema) + len(more) + 1)))
 
 
 def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, partition: str | None = None) -> TableSpec:
@@ -157,6 +180,8 @@ def make_spec(name: str, schema: Any, *, time: str | Epoch, key: str | KeyRule, 
     check_name(name)
     schema = as_schema(schema)
     _check_fields(name, schema)
+    if reserved := next((one for one in schema.names if one.startswith(HIDDEN)), None):
+        raise SchemaError(f"column {reserved!r} of table {name!r}: names that begin with {HIDDEN} are Tidewheel's own; choose another")
     schema = pa.schema([f.with_type(with_wide_dictionaries(f.type)) for f in schema], schema.metadata)
     axis = _time_axis(name, schema, time)
     rule = ColumnKey(key) if isinstance(key, str) else key
@@ -181,7 +206,7 @@ def check_name(name: str) -> None:
 def check_spec(spec: TableSpec) -> None:
     """Raises SchemaError if a definition that was read could not have been made by `make_spec`: then it is damaged."""
     name, schema = spec.name, spec.schema
-    _check_fields(name, schema)
+    _check_fields(name, spec.stored)
     type_ = _field(name, schema, spec.time.column, "time").type
     units = DATE_UNITS.get(type_, type_.unit if pa.types.is_timestamp(type_) else None)
     if units is None and not (pa.types.is_integer(type_) and not pa.types.is_uint64(type_)):
@@ -198,8 +223,8 @@ def check_spec(spec: TableSpec) -> None:
         raise SchemaError(f"partition of table {name!r}: {e}") from None
     if isinstance(divided, Widths) and divided.width >= 1 << 63:
         raise SchemaError(f"partition of table {name!r} cannot be {spec.partition!r}")
-    if len(spec.field_ids) != len(schema):
-        raise SchemaError(f"table {name!r} has {len(schema)} columns, but {len(spec.field_ids)} field ids")
+    if len(spec.field_ids) != len(spec.stored):
+        raise SchemaError(f"table {name!r} has {len(spec.stored)} columns, but {len(spec.field_ids)} field ids")
 
 
 def is_int64(type_: pa.DataType) -> bool:
@@ -213,7 +238,14 @@ def as_schema(schema: Any) -> pa.Schema:
         return schema
     if hasattr(schema, "__arrow_c_schema__"):
         return pa.schema(schema)
-    raise SchemaError(f"a schema is a pyarrow.Schema or anything with __arrow_c_schema__, not {type(schema).__name__}")
+    raise SchemaError(
+        f"a schema is a pyarrow.Schema, or anything with __arrow_c_schema__, or rows; not {type(schema).__name__}; "
+        + (
+            "files become a table with wh.load(table, files, time=…, key=…)"
+            if isinstance(schema, (str, os.PathLike))
+            else "write pyarrow.schema([(name, type), …])"
+        )
+    )
 
 
 def nearest(name: str, known: list[str], alike_from: float = 0.6) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,13 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.codes import NOWHERE, TIES, Codes, KeyIntervals, Mask, OneColumn, Refusal, plain, through_dictionary
+from tidewheel.model.ip_addresses import Address, address_of, is_network
+from tidewheel.model.loading import later
 from tidewheel.model.text.division import Node, as_bytes, byte_addresses, compiled, described, keys_of, parsed, paths
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+
+kernels = later("tidewheel.model.kernels")
+texts = later("tidewheel.model.text.kernels")
 
 MANY = 256
 """Keys in one array from which on a division is laid out for many keys."""
@@ -72,12 +76,10 @@ class BytesCoder(OneColumn):
 
     def codes(self, array: pa.Array, *, greatest: bool = False) -> Codes:
         """The codes of keys; of the greatest ones that begin with them, if that is asked for."""
-        from tidewheel.model.text.kernels import byte_codes
-
         out = np.empty(len(array), np.int64)
         if len(array):
             offsets, wide, data, _keep = byte_addresses(array)
-            byte_codes(offsets, wide, data, len(array), self.address, self._paths_at(len(array)), 255 if greatest else 0, out)
+            texts.byte_codes(offsets, wide, data, len(array), self.address, self._paths_at(len(array)), 255 if greatest else 0, out)
         return out
 
     def learned(self, keys: Sequence[pa.Array], most: int) -> bytes:
@@ -121,15 +123,13 @@ class BytesCoder(OneColumn):
             raise QueryError(f"{value!r} is no {self.type}, the type of key column {self.columns[0]!r}: {e}") from None
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
-        from tidewheel.model.text.kernels import between
-
         array = plain(batch.column(self.columns[0]))
         keep = np.empty(len(array), np.bool_)
         if len(array):
             offsets, wide, data, _keep = byte_addresses(array)
             first, last = ((b"" if bound is None else bound) for bound in (self.bound(lo), self.bound(hi)))
             ends = [np.frombuffer(end, np.uint8).copy() for end in (first, last)]
-            between(offsets, wide, data, len(array), ends[0], int(lo is not None), ends[1], int(hi is not None), keep.view(np.uint8))
+            texts.between(offsets, wide, data, len(array), ends[0], int(lo is not None), ends[1], int(hi is not None), keep.view(np.uint8))
         return keep
 
 
@@ -149,11 +149,9 @@ def text_ends(coders: Sequence[BytesCoder], lo: bytes | None, hi: bytes | None) 
 
 def text_codes(coders: Sequence[BytesCoder], key: bytes) -> Codes:
     """The code of one key under each of many coders."""
-    from tidewheel.model.text.kernels import bound_codes
-
     addresses = np.array([coder.address for coder in coders], np.int64)
     out = np.empty(len(addresses), np.int64)
-    bound_codes(addresses, np.frombuffer(key, np.uint8).copy(), out)
+    texts.bound_codes(addresses, np.frombuffer(key, np.uint8).copy(), out)
     return out
 
 
@@ -167,14 +165,12 @@ class IpCoder(OneColumn):
         return through_dictionary(batch.column(self.columns[0]), self._codes)
 
     def _codes(self, array: pa.Array) -> Codes:
-        from tidewheel.model.kernels import ipv4_codes
-
         out = np.empty(len(array), np.int64)
         if len(array):
             offsets, wide, data, keep = byte_addresses(array)
-            ipv4_codes(offsets, wide, data, len(array), out)
+            kernels.ipv4_codes(offsets, wide, data, len(array), out)
             for i in np.flatnonzero(out < 0).tolist():
-                out[i] = _ip_code(_address(keep[i].as_py()))
+                out[i] = ip_code(address_of(keep[i].as_py()))
         return out
 
     def refuse(self, batch: pa.RecordBatch) -> Refusal:
@@ -182,32 +178,26 @@ class IpCoder(OneColumn):
         return (bad, "the key is no IPv4 or IPv6 address") if bad.any() else None
 
     def intervals(self, lo: Any, hi: Any) -> KeyIntervals:
-        a = INT64_MIN if lo is None else _ip_code(self._parse(lo))
-        b = INT64_MAX if hi is None else _ip_code(self._parse(hi))
+        a = INT64_MIN if lo is None else ip_code(self.address(lo))
+        b = INT64_MAX if hi is None else ip_code(self.address(hi))
         return NOWHERE if a > b else KeyIntervals(np.array([a]), np.array([b]), TIES)
 
-    def _parse(self, value: Any) -> tuple[int, int]:
-        found = _address(value.as_py() if isinstance(value, pa.Scalar) else value)
+    def address(self, value: Any) -> Address:
+        """Raises QueryError if a value is no address."""
+        found = address_of(value.as_py() if isinstance(value, pa.Scalar) else value)
         if found is None:
-            raise QueryError(f"{value!r} is no IPv4 or IPv6 address, as key column {self.columns[0]!r} holds them")
+            hint = "; a network stands alone, or in a list" if is_network(value) else ""
+            raise QueryError(f"{value!r} is no IPv4 or IPv6 address, as key column {self.columns[0]!r} holds them{hint}")
         return found
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:
-        a = (0, 0) if lo is None else self._parse(lo)
-        b = (7, 0) if hi is None else self._parse(hi)
-        return np.array([a <= (_address(v) or (9, 0)) <= b for v in plain(batch.column(self.columns[0])).to_pylist()], bool)
+        a = (0, 0) if lo is None else self.address(lo)
+        b = (7, 0) if hi is None else self.address(hi)
+        return np.array([a <= (address_of(v) or (9, 0)) <= b for v in plain(batch.column(self.columns[0])).to_pylist()], bool)
 
 
-def _address(value: Any) -> tuple[int, int] | None:
-    """(version, number) of an address, None if it is none. A sortable pair: v4 before v6."""
-    try:
-        found = ipaddress.ip_address(value.decode() if isinstance(value, bytes) else value)
-    except (ValueError, AttributeError):
-        return None
-    return (found.version, int(found))
-
-
-def _ip_code(address: tuple[int, int] | None) -> int:
+def ip_code(address: Address | None) -> int:
+    """-1 for what is no address."""
     if address is None:
         return -1
     version, number = address

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tidewheel.errors import QueryError
+from tidewheel.model.dataclass import dataclass
 
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1

@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.codes import ALL, NOWHERE, Codes, KeyCoder, KeyIntervals, Mask, Refusal
+from tidewheel.model.loading import later
+
+kernels = later("tidewheel.model.kernels")
 
 Z_INTERVALS = 64
 """Most key intervals that a box is made into."""
@@ -41,10 +44,8 @@ class ZOrderCoder:
         return np.array([np.asarray(batch.column(c), np.float64) for c in self.columns])
 
     def encode(self, batch: pa.RecordBatch) -> Codes:
-        from tidewheel.model.kernels import zorder_codes
-
         out = np.empty(batch.num_rows, np.int64)
-        zorder_codes(self._points(batch), self._lo, self._scale, self.bits, out)
+        kernels.zorder_codes(self._points(batch), self._lo, self._scale, self.bits, out)
         return out
 
     def refuse(self, batch: pa.RecordBatch) -> Refusal:
@@ -53,8 +54,6 @@ class ZOrderCoder:
 
     def intervals(self, lo: Any, hi: Any) -> KeyIntervals:
         """`lo` and `hi` are the two corners of a box."""
-        from tidewheel.model.kernels import quantise, zorder_intervals
-
         dims = len(self.columns)
         cells = np.empty((2, dims), np.int64)
         for d in range(dims):
@@ -62,10 +61,10 @@ class ZOrderCoder:
             b = math.inf if hi is None or hi[d] is None else _number(hi[d])
             if a > b:
                 return NOWHERE
-            cells[0, d] = quantise(a, self._lo[d], self._scale[d], self.bits)
-            cells[1, d] = quantise(b, self._lo[d], self._scale[d], self.bits)
+            cells[0, d] = kernels.quantise(a, self._lo[d], self._scale[d], self.bits)
+            cells[1, d] = kernels.quantise(b, self._lo[d], self._scale[d], self.bits)
         out = np.empty((2, Z_INTERVALS), np.int64)
-        n = zorder_intervals(cells[0], cells[1], self.bits, out[0], out[1])
+        n = kernels.zorder_intervals(cells[0], cells[1], self.bits, out[0], out[1])
         return KeyIntervals(out[0, :n].copy(), out[1, :n].copy(), ALL)
 
     def matches(self, batch: pa.RecordBatch, lo: Any, hi: Any) -> Mask:

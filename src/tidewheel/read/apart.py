@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from tidewheel.env.workers import TICK, EndedError, Worker, workers
 from tidewheel.errors import LimitError, QueryError, TidewheelError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.read.limits import NEVER, shown
 
 # from here to there

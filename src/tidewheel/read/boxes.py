@@ -7,8 +7,9 @@ rows again. No two boxes overlap, so a row is found once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from tidewheel.model.dataclass import dataclass
 
 MOST_BOXES = 64
 """Each is a query of its own. A condition that needs more gets fewer and wider ones."""

@@ -5,19 +5,19 @@ Values are compared as Python's: whole numbers stand for themselves, times for t
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
 from tidewheel.model import conditions as where
 from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.coders import key_coder
+from tidewheel.model.ip_addresses import address_of, address_text
+from tidewheel.model.loading import pc
 from tidewheel.model.query import Query, pair
 from tidewheel.model.schema import Ip, TableSpec, ZOrder
 from tidewheel.model.times import DATE_UNITS, TimeAxis
@@ -50,7 +50,7 @@ def query_of(spec: TableSpec, box: Box, **more: Any) -> Query:
         return Query(box=None if all(c is None for c in corners) else corners, time=time, **more)
     key = box.get(columns[0])
     if isinstance(spec.key, Ip) and key is not None:
-        key = _address_text(key[0]), _address_text(key[1])
+        key = _address_texts(key)
     return Query(key=key, time=time, **more)
 
 
@@ -70,9 +70,19 @@ def narrowed(query: Query, spec: TableSpec, box: Box) -> Query:
             corners = tuple(lo for lo, _ in ends) + tuple(hi for _, hi in ends)
             if any(corner is not None for corner in corners):
                 changes["box"] = corners
-        elif not isinstance(spec.key, Ip) and columns[0] in box:
-            changes["key"] = box[columns[0]]
+        elif columns[0] in box:
+            changes["key"] = _address_texts(box[columns[0]]) if isinstance(spec.key, Ip) else box[columns[0]]
     return replace(query, **changes) if changes else query
+
+
+def points_of(boxes: tuple[Box, ...], spec: TableSpec) -> list[Any] | None:
+    """The keys of boxes, if there are several and each is of one key."""
+    if len(boxes) < 2 or len(spec.key.columns) > 1:
+        return None
+    ends = [box.get(spec.key.columns[0], (None, None)) for box in boxes]
+    if any(lo is None or lo != hi for lo, hi in ends):
+        return None
+    return [address_text(lo) if isinstance(spec.key, Ip) else lo for lo, _ in ends]
 
 
 def _common(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, Any]:
@@ -83,22 +93,10 @@ def _common(asked: Any, found: tuple[Any, Any], spec: TableSpec) -> tuple[Any, A
     return lo if found[0] is None else max(lo, found[0]), hi if found[1] is None else min(hi, found[1])
 
 
-Address = tuple[int, int]
-"""Version and number: they rise as keys do, which their texts do not."""
-
-
-def _address(value: Any) -> Address | None:
-    try:
-        found = ipaddress.ip_address(value)
-    except ValueError:
-        return None
-    return found.version, int(found)
-
-
-def _address_text(address: Address | None) -> str | None:
-    if address is None:
-        return None
-    return str(ipaddress.IPv4Address(address[1]) if address[0] == 4 else ipaddress.IPv6Address(address[1]))
+def _address_texts(ends: tuple[Any, Any]) -> tuple[str | None, str | None]:
+    """Addresses of a box as bounds of a key."""
+    lo, hi = ends
+    return None if lo is None else address_text(lo), None if hi is None else address_text(hi)
 
 
 # ---- one column -----------------------------------------------------------------------------------------------
@@ -159,6 +157,8 @@ class Finder:
                 return self._compared(column, where.INVERSE[op] if negated else op, value)
             case where.OneOf(column, values) if column in self._never_null and not negated:
                 return self._one_of(column, values)
+            case where.AddressRange(column, first, last) if column == self._address and not negated:
+                return Boxes(({column: (address_of(first), address_of(last))},), True)
             case where.HasText(column, "begin", text) if column in self._types and is_text(self._types[column]) and not negated:
                 return self._begins(column, text)
         return UNKNOWN
@@ -194,7 +194,7 @@ class Finder:
     def _compared(self, column: str, op: str, value: pa.Scalar) -> Boxes:
         type_ = self._types[column]
         if column == self._address:
-            address = _address(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
+            address = address_of(value.as_py())  # equal texts are equal addresses; for the rest, order of text is not that of addresses
             return Boxes(({column: (address, address)},), False) if op == where.EQUAL and address is not None else UNKNOWN
         if column in self._whole:
             axis = self._axes[column]

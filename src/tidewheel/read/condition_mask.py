@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.model.arrays import take_rows
 from tidewheel.model.codes import plain
@@ -18,6 +15,7 @@ from tidewheel.model.conditions import (
     LESS,
     MORE,
     UNEQUAL,
+    AddressRange,
     Both,
     Comparison,
     Condition,
@@ -27,17 +25,19 @@ from tidewheel.model.conditions import (
     Negation,
     OneOf,
 )
+from tidewheel.model.ip_addresses import Address, address_of
+from tidewheel.model.loading import pc
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    EQUAL: pc.equal,
-    UNEQUAL: pc.not_equal,
-    LESS: pc.less,
-    AT_MOST: pc.less_equal,
-    MORE: pc.greater,
-    AT_LEAST: pc.greater_equal,
+_COMPARE = {
+    EQUAL: "equal",
+    UNEQUAL: "not_equal",
+    LESS: "less",
+    AT_MOST: "less_equal",
+    MORE: "greater",
+    AT_LEAST: "greater_equal",
 }
 
-_PLACES = {"begin": pc.starts_with, "end": pc.ends_with, "inside": pc.match_substring}
+_PLACES = {"begin": "starts_with", "end": "ends_with", "inside": "match_substring"}
 
 
 def kept(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
@@ -58,7 +58,9 @@ def mask(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
         case OneOf(column, values):
             return _member(plain(batch.column(column)), values)
         case HasText(column, place, text):
-            return _PLACES[place](_texts(plain(batch.column(column))), text)
+            return getattr(pc, _PLACES[place])(_texts(plain(batch.column(column))), text)
+        case AddressRange(column, first, last):
+            return _addressed(plain(batch.column(column)), address_of(first), address_of(last))
         case IsNull(column):
             return plain(batch.column(column)).is_null()
         case Both(left, right):
@@ -72,11 +74,11 @@ def mask(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
 
 def _compared(array: pa.Array, op: str, value: pa.Scalar) -> pa.BooleanArray:
     if not pa.types.is_floating(array.type):
-        return _COMPARE[op](array, value)
+        return getattr(pc, _COMPARE[op])(array, value)
     array = _wide(array)
     if math.isnan(value.as_py()):
         return _compared_with_nan(pc.is_nan(array), op)
-    found = _COMPARE[op](array, value)
+    found = getattr(pc, _COMPARE[op])(array, value)
     return pc.or_kleene(found, pc.is_nan(array)) if op in (MORE, AT_LEAST) else found
 
 
@@ -96,6 +98,15 @@ def _member(array: pa.Array, values: pa.Array) -> pa.BooleanArray:
         array, values = (pc.if_else(pc.equal(one, 0.0), pa.scalar(0.0, one.type), one) for one in (array, values.cast(array.type)))
     found = pc.is_in(array, values)
     return found if not array.null_count else pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_()))
+
+
+def _addressed(array: pa.Array, first: Address | None, last: Address | None) -> pa.BooleanArray:
+    values = array.dictionary_encode()
+    found = [
+        None if (one := address_of(text)) is None else (first is None or one >= first) and (last is None or one <= last)
+        for text in values.dictionary.to_pylist()
+    ]
+    return pc.take(pa.array(found, pa.bool_()), values.indices)
 
 
 def _wide(array: pa.Array) -> pa.Array:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, unsigned, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import unsigned, view
 from tidewheel.model.pieces import (
     BIT_OFFSET,
     BLOCK_ROWS,
@@ -54,7 +55,7 @@ that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pi
 _GREATEST = np.int64(9223372036854775807)
 
 
-@nb.njit("int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", **JIT)
+@kernel("int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)")
 def select(pieces, count, source, slots, klo, khi, t0, t1, out, at):
     """Copy the descriptors of the pieces whose region meets the query behind out[:at]. Returns the new end.
 
@@ -157,7 +158,7 @@ def _emit(out, n, piece, a, b, check):
     return n + 1
 
 
-@nb.njit("UniTuple(int64, 2)(int64, int64, int64, int64, int64, int64, int64[:, ::1], int64, int64)", **JIT)
+@kernel("UniTuple(int64, 2)(int64, int64, int64, int64, int64, int64, int64[:, ::1], int64, int64)")
 def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
     """Rows of [a, b) with a key in [k0, k1], where position is row number and times are right. Returns (b, count).
 
@@ -188,7 +189,7 @@ def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
     return b, n
 
 
-@nb.njit("UniTuple(int64, 2)(int64[::1], uint32[::1], int64, int64, int64, int64, int64, int64[:, ::1], int64, int64)", **JIT)
+@kernel("UniTuple(int64, 2)(int64[::1], uint32[::1], int64, int64, int64, int64, int64, int64[:, ::1], int64, int64)")
 def _keys_by_number(keys, perm, a, b, k0, k1, mode, out, n, piece):
     """The same where `perm` says which row is at a position, as in a run of a tree. Returns (b, count)."""
     i = a
@@ -214,11 +215,12 @@ def _keys_by_number(keys, perm, a, b, k0, k1, mode, out, n, piece):
     return b, n
 
 
-@nb.njit("int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1])")
 def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, todo):
     """Find the segments of all pieces. Returns how many, or -1 if `out` is too short.
 
-    mode 0: codes decide. 1: rows on the end codes of the interval are marked for a check. 2: every row is.
+    mode 0: codes decide. 1: rows on the end codes of an interval are marked for a check. 2: every row is.
+    With several intervals in modes 0 and 1, the segments of a leaf that several of them meet are not in order.
     In a leaf wholly inside the interval nothing is compared; in one that is in time order, times are searched by halving.
     """
     n = 0
@@ -263,6 +265,8 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
             k1 = khi[c, iv]
             if k0 > k1 or row[KMAX] < k0 or row[KMIN] > k1:
                 continue
+            if iv and k0 <= khi[c, iv - 1]:
+                continue  # the one before once more: where coders have fewer intervals than others, they are filled up so
             l1 = _first_above(bounds, leaves, k1) - 1
             l0 = l1
             if bounds[l1] > k0:
@@ -286,7 +290,8 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         lo = row[KMIN]
                     if row[KMAX] < hi:
                         hi = row[KMAX]
-                if iv and lo <= khi[c, iv - 1]:
+                met = iv > 0 and lo <= khi[c, iv - 1]
+                if met and mode == 2:
                     continue  # an interval before this one has met the leaf, and taken it whole
                 inside_time = whole_time
                 if not whole_time:
@@ -296,7 +301,8 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         inside_time = ztmin[l] >= t0 and ztmax[l] <= t1
                     if masked and not inside_time and (masks[l] & wanted) == np.uint64(0):
                         continue
-                read += 1
+                if not met:
+                    read += 1
                 if mode == 2:
                     inside_key = True
                 elif mode == 1:
@@ -365,7 +371,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
     return n
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])")
 def unverified(pieces, segments, columns, todo):
     """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo).
 
@@ -388,7 +394,7 @@ def unverified(pieces, segments, columns, todo):
     return min(stats[PENDING], todo.shape[0])
 
 
-@nb.njit("int64(int64[:, ::1], uint8[::1], int64[:, ::1])", **JIT)
+@kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1])")
 def refine(segments, keep, out):
     """Segments of the rows to keep; keep[i] speaks of the i-th row over all segments. `out` has room for all rows."""
     n = 0
@@ -402,7 +408,7 @@ def refine(segments, keep, out):
     return n
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1])")
 def by_generation(pieces, segments, after, upto, out):
     """Segments of the rows that came with a generation after < g <= upto. Returns how many, or -1 if `out` is too short."""
     n = 0
@@ -441,7 +447,7 @@ def by_generation(pieces, segments, after, upto, out):
     return n
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], boolean[::1], int64[::1], int64[::1], int64[:, ::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64[:, ::1], boolean[::1], int64[::1], int64[::1], int64[:, ::1])")
 def by_time(pieces, segments, sieved, edges, tops, out):
     """Segments without the rows of some pieces that are hidden. Returns how many, or -1 if `out` is too short.
 
@@ -482,7 +488,7 @@ def by_time(pieces, segments, sieved, edges, tops, out):
     return n
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64[:, ::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def copy_columns(pieces, segments, columns):
     """All columns of four or eight bytes at once: a row of `columns` is (column, width, address of the copy).
 
@@ -520,7 +526,7 @@ def copy_columns(pieces, segments, columns):
         at += size
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])")
 def copy_wide(pieces, segments, column, width, out):
     """Values of any width, byte by byte."""
     at = 0
@@ -536,7 +542,7 @@ def copy_wide(pieces, segments, column, width, out):
             at += width
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])")
 def copy_bits(pieces, segments, column, slot, out):
     """Bits (validity or booleans) as one byte each. No address: all ones."""
     at = 0
@@ -553,7 +559,7 @@ def copy_bits(pieces, segments, column, slot, out):
             at += 1
 
 
-@nb.njit("void(int64, int64, uint32[::1])", **JIT)
+@kernel("void(int64, int64, uint32[::1])")
 def row_numbers(perm, first, out):
     """The rows behind the positions from `first` on."""
     if perm:
@@ -565,7 +571,7 @@ def row_numbers(perm, first, out):
             out[i] = first + i
 
 
-@nb.njit("int64(int64[:, ::1], int64)", **JIT)
+@kernel("int64(int64[:, ::1], int64)")
 def closed(pieces, count):
     """The first piece that is not open yet, or -1."""
     for q in range(count):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from tidewheel.env.memory import machine_memory
 from tidewheel.env.steps import Step
 from tidewheel.errors import CancelledError, LimitError, QueryError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.query import Query
 from tidewheel.settings import Settings
 
@@ -88,6 +88,21 @@ class Watch:
         self._of = of
         self._free = FREE
         self._deadline = NEVER if limits.seconds == NEVER else perf_counter() + limits.seconds - spent
+
+    @property
+    def of(self) -> Cancellable:
+        """Whose reading it guards."""
+        return self._of
+
+    def beside(self, of: Cancellable) -> tuple[Watch, int]:
+        """A watch for another thread, until the same time, with half of the memory that is left; and how much that is, which counts here
+        until the other one says how much it holds."""
+        reserved = 0 if self.limits.bytes == NEVER else max(0, int(self.limits.bytes - self.held) // 2)
+        limits = Limits(self.limits.seconds, self.limits.rows, self.limits.bytes if self.limits.bytes == NEVER else reserved)
+        other = Watch(limits, of)
+        other._deadline = self._deadline
+        self.held += reserved
+        return other, reserved
 
     def check(self) -> None:
         """Between two steps: raises if the query was cancelled or its time is up."""

@@ -33,9 +33,9 @@ class LocalResult(PipedResult):
     def __init__(self, planner: Planner, version: Version, query: Query) -> None:
         began = time.perf_counter()
         watch = Watch(limits_of(planner, query), self)
-        self._pipeline = pipeline = Pipeline(planner, query, watch)
+        self._pipeline = pipeline = Pipeline(planner, query, watch, in_place=True)
         self.schema = pipeline.schema
-        self._scan: Scan | None = planner.scan(version, query, pipeline.read, watch)
+        self._scan: Scan | None = planner.scan(version, query, pipeline.touched, watch)
         found, damage = self._scan.found, self._scan.damage
         self.stats = Stats(found.considered, len(found.pieces), found.leaves_read, found.leaves_skipped, found.rows_scanned)
         if damage is not None:
@@ -73,6 +73,24 @@ class LocalResult(PipedResult):
     def generation(self) -> int:
         return self._alive().found.version.generation
 
+    @property
+    def how(self) -> dict[str, str]:
+        made, found = self._pipeline, dict[str, str]()
+        if made.program is not None:
+            found["filtered"] = "by us, where the rows lie" + (
+                "" if made.rest is None else "; the rest of the condition, once they are read"
+            )
+        elif made.rest is not None:
+            found["filtered"] = "by us, once the rows are read"
+        if self._query_groups():
+            found["grouped"] = (
+                "by us" if made.grouping is not None or made.totals is not None else "by DuckDB, over the rows as they are read"
+            )
+        return found
+
+    def _query_groups(self) -> bool:
+        return self._pipeline.query.aggregate is not None or self._pipeline.query.group_by is not None
+
     def is_small(self, rows: int) -> bool:
         found, limit = self._alive().found, self._pipeline.stops_at
         return len(found.pieces) <= _FEW_PIECES and (found.rows <= rows or limit is not None and limit <= rows)
@@ -94,12 +112,38 @@ class LocalResult(PipedResult):
 
         if most is None:
             watch.count(1)
-        yield folded(self._alive(), totals, watch)
+        yield folded(self._alive(), totals, watch, self._pipeline.program)
 
     def _source(self) -> tuple[Source, int | None]:
         scan = self._alive()
+        query = self._pipeline.query
+        if (grouping := self._pipeline.grouping) is not None:
+            from tidewheel.read.groups.gathering import groups
+            from tidewheel.read.last.last_of_groups import last_columns, last_of_groups
+
+            if (names := last_columns(scan, grouping)) is not None:
+                return partial(last_of_groups, scan, names, grouping.schema, self._pipeline.program), None
+            return partial(groups, scan, self._pipeline, grouping), None
+        if query.aged:
+            from tidewheel.read.aged import aged_rows, last_aged_rows
+
+            if query.latest and query.where is None and self._pipeline.rest is None:
+                from tidewheel.read.last.newest_first import can_walk, last_by_key
+
+                if can_walk(scan):
+                    return partial(last_by_key, scan, self._pipeline.read, program=self._pipeline.program), None
+            told = query.latest and query.where is None and query.condition is None
+            if told:
+                return partial(last_aged_rows, scan, self._pipeline.read), None
+            return partial(aged_rows, scan, self._pipeline.read, program=self._pipeline.program), None
+        if (keys := self._pipeline.ordered) is not None:
+            from tidewheel.read.top.best_rows import best_rows, can_find
+
+            if can_find(scan, keys, self._pipeline.last or 0):
+                made = partial(best_rows, scan, self._pipeline.read, keys, self._pipeline.last or 0)
+                return partial(made, program=self._pipeline.program, rest=self._pipeline.rest), None
         known = None if scan.found.doubtful else self._pipeline.known_rows(scan.found.rows)
-        return partial(rows_of, scan, self._pipeline.read), known
+        return partial(rows_of, scan, self._pipeline.read, program=self._pipeline.program), known
 
     def _alive(self) -> Scan:
         scan = self._scan

@@ -10,14 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.model.arrays import take
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, OTHER, PERM, SLOTS, VALIDITY, VALUES, VAR64, Shape
-from tidewheel.read import kernels as k
 from tidewheel.read.limits import Watch
 from tidewheel.read.scan import Found, Matrix, verify
-from tidewheel.read.texts import kernels as texts
 
 if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
+
+k = later("tidewheel.read.kernels")
+texts = later("tidewheel.read.texts.kernels")
 
 _MOST_BYTES = (1 << 31) - 1
 """Bytes that 32-bit offsets can address."""
@@ -153,4 +155,4 @@ def _arrow_column(found: Found, segments: Matrix, c: int, type_: pa.DataType, wa
     watch.take(sum(part.nbytes for part in parts))
     if pa.types.is_dictionary(type_):
         parts = pa.chunked_array(parts, type_).unify_dictionaries().chunks
-    return pa.concat_arrays(parts) if parts else pa.array([], type_)
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, type_)  # `array` does not take every type

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
 from tidewheel.model.arrays import take_rows, without_views
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import pc
 from tidewheel.read.limits import Watch
 
 _MANY = 1 << 17
 """Rows from which on sorting takes long enough to be watched."""
 
-_TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|(.*?\S))(?:\s+(asc|desc))?\s*""", re.IGNORECASE)
+_TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|(.*?\S))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE)
 _TERMS = re.compile(r"""(?:"(?:[^"]|"")*"|[^",])+""")
 """Terms between commas; within quotes, a comma is part of a name."""
 
@@ -26,11 +28,12 @@ _TERMS = re.compile(r"""(?:"(?:[^"]|"")*"|[^",])+""")
 class SortKey:
     column: str
     descending: bool
+    nulls_first: bool = False
 
 
 def parse_order(order_by: Any, names: Sequence[str] = ()) -> list[SortKey]:
-    """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last. A name with blanks or commas stands in quotes, as in '"a b" desc'; in a
-    list, a whole name of `names` needs none."""
+    """'ts desc, plate' or ['ts desc', 'plate']. Nulls come last, but in 'plate nulls first'. A name with blanks or commas stands in
+    quotes, as in '"a b" desc'; in a list, a whole name of `names` needs none."""
     if not isinstance(order_by, (str, list, tuple)):
         raise QueryError(_like(order_by))
     terms = _TERMS.findall(order_by) if isinstance(order_by, str) else list(order_by)
@@ -48,7 +51,7 @@ def _key(term: Any, names: Sequence[str], order_by: Any) -> SortKey:
     column = found[1].replace('""', '"') if found[1] else found[2]
     if not found[1] and column not in names and re.search(r'[\s"]', column):
         raise QueryError(_like(order_by))
-    return SortKey(column, (found[3] or "").lower() == "desc")
+    return SortKey(column, (found[3] or "").lower() == "desc", (found[4] or "").lower() == "first")
 
 
 def _like(order_by: Any) -> str:
@@ -56,30 +59,51 @@ def _like(order_by: Any) -> str:
 
 
 def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
-    """Sorted, stable, nulls last. Types that Arrow cannot sort are a QueryError."""
+    """Sorted, stable. NaN is greater than every number. Types that Arrow cannot sort are a QueryError."""
     if not table.num_rows:
         return table  # `take` refuses some types, even to take nothing of them
-    try:
-        by = pa.table({key.column: _sortable(table.column(key.column)) for key in keys})
-        order = pc.sort_indices(by, [(k.column, "descending" if k.descending else "ascending", "at_end") for k in keys])
-    except (pa.ArrowException, TypeError) as e:
-        raise QueryError(f"order_by: {e}") from None
+    order = in_order(table, keys)
     parts = table.combine_chunks().to_batches()
     if len(parts) == 1:
-        return pa.Table.from_batches([take_rows(parts[0], order.to_numpy())], table.schema)
-    return table.take(order)
+        return pa.Table.from_batches([take_rows(parts[0], order)], table.schema)
+    return table.take(pa.array(order))
 
 
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def in_order(table: pa.Table, keys: list[SortKey]) -> npt.NDArray[np.uint64]:
+    """The numbers of its rows, in order. Rows that are alike stay as they are."""
+    try:
+        by = pa.table({key.column: _with_nan(sortable(table.column(key.column))) for key in keys})
+        return pc.sort_indices(by, [_arrow(key) for key in keys]).to_numpy()  # type: ignore[no-any-return]
+    except (pa.ArrowException, TypeError) as e:
+        raise QueryError(f"order_by: {e}") from None
+
+
+def _arrow(key: SortKey) -> tuple[str, str, str]:
+    return key.column, "descending" if key.descending else "ascending", "at_start" if key.nulls_first else "at_end"
+
+
+def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values of a type that Arrow can sort, in the same order."""
     type_, t = column.type, pa.types
     if t.is_dictionary(type_):
-        return _sortable(column.cast(type_.value_type))
+        return sortable(column.cast(type_.value_type))
     if t.is_float16(type_):
         return column.cast(pa.float32())
     if t.is_decimal32(type_) or t.is_decimal64(type_):
         return column.cast(pa.decimal128(type_.precision, type_.scale))
     return column.cast(without_views(type_))
+
+
+def _with_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Floats with NaN as whole numbers in the order of DuckDB; all else as it is. Arrow has NaN beside the nulls."""
+    if not pa.types.is_floating(column.type) or not pc.any(pc.is_nan(column)).as_py():
+        return column
+    numbers = column.cast(pa.float64()).combine_chunks()
+    bits = (numbers.fill_null(0.0).to_numpy() + 0.0).view(np.int64)
+    codes = np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+    nan = pc.is_nan(numbers).fill_null(False).to_numpy(zero_copy_only=False)
+    codes[nan] = np.iinfo(np.int64).max
+    return pa.chunked_array([pa.array(codes, mask=numbers.is_null().to_numpy(zero_copy_only=False))])
 
 
 def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey], limit: int | None, watch: Watch) -> pa.Table:
@@ -103,6 +127,16 @@ def _sorted(table: pa.Table, keys: list[SortKey], limit: int | None, watch: Watc
     best = rows if limit is None else rows.slice(0, limit)
     watch.held = int(best.nbytes)
     return best
+
+
+def behind(batches: Iterable[pa.RecordBatch], offset: int) -> Iterator[pa.RecordBatch]:
+    """Without the first `offset` rows."""
+    for batch in batches:
+        if offset >= batch.num_rows:
+            offset -= batch.num_rows
+        else:
+            yield batch.slice(offset) if offset else batch
+            offset = 0
 
 
 def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,8 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.local_result import LocalResult
 from tidewheel.read.planner import Planner
+from tidewheel.read.shortened import shortened
+from tidewheel.read.time_order import ends_of_time
 
 PATIENCE = 5.0
 """Seconds in which a moment must come when no table changes between two looks at all of them. A look takes less than any insert does."""
@@ -35,8 +37,13 @@ class PinnedVersion:
         chunks = self.version.chunks
         return int(chunks.matrix[: chunks.count, ROWS].sum()) + sum(tree.rows for tree in self.version.trees)
 
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """Codes between which all times are; None if there are no rows."""
+        return ends_of_time(self.version)
+
     def query(self, query: Query) -> LocalResult:
-        return LocalResult(self._planner, self.version, query)
+        return LocalResult(self._planner, self.version, shortened(self._planner, self.version, query))
 
     def query_at(self, version: Version, query: Query) -> LocalResult:
         """The answer to a query of another version of the table."""

@@ -15,9 +15,10 @@ from tidewheel.chunk.format import generation_column
 from tidewheel.errors import QueryError
 from tidewheel.index.version import Version
 from tidewheel.model.codes import KeyCoder
+from tidewheel.model.ip_addresses import address_text, is_network, network_of
 from tidewheel.model.pieces import Shape
 from tidewheel.model.query import Query, pair
-from tidewheel.model.schema import TableSpec, ZOrder, nearest
+from tidewheel.model.schema import Ip, TableSpec, ZOrder, nearest
 from tidewheel.read.damage import Damage, find_intact
 from tidewheel.read.limits import Limits, Watch
 from tidewheel.read.materialise import Columns
@@ -44,7 +45,9 @@ class Planner:
         self.names: list[str] = spec.schema.names
         self._numbers = {n: i for i, n in enumerate(self.names)}
         self._generations = generation_column(spec)
-        self._all = Columns(list(range(len(self.names))), spec.schema, shape)
+        self._all = Columns(list(range(len(self.names))), spec.stored, shape)
+        self.everything = Columns(list(range(len(spec.stored))), spec.stored, shape) if spec.hidden else self._all
+        """All columns, the hidden ones too: for refreshes."""
         self._some: dict[tuple[str, ...], Columns] = {}
         """Other columns that were asked for: they often are again."""
         self.remembered: dict[Any, Any] = {}
@@ -54,7 +57,8 @@ class Planner:
         if names is None:
             return self._all
         if isinstance(names, str) or not isinstance(names, Iterable):
-            raise QueryError(f"{role} is a list of column names, not {names!r}")
+            like = f", like [{names!r}]" if isinstance(names, str) else ""
+            raise QueryError(f"{role} is a list of column names{like}, not {names!r}")
         asked = tuple(names)
         try:
             if (known := self._some.get(asked)) is not None:
@@ -64,10 +68,17 @@ class Planner:
         numbers = [self.number(n, role) for n in asked]
         if len(set(numbers)) < len(numbers):
             raise QueryError(f"{role}: a column of table {self.spec.name!r} is named twice in {list(asked)}")
-        made = self._all if numbers == self._all.numbers else Columns(numbers, self.spec.schema, self.shape)
+        made = self._all if numbers == self._all.numbers else Columns(numbers, self.spec.stored, self.shape)
         if len(self._some) < _REMEMBERED:
             self._some[asked] = made
         return made
+
+    def are_columns(self, names: Any) -> bool:
+        """Whether a list names nothing but columns; also of what is no such list, which is refused as it is."""
+        if names.__class__ not in (list, tuple):
+            return True
+        known = self._numbers
+        return all(name.__class__ is not str or name in known for name in names)
 
     def number(self, name: str, role: str) -> int:
         try:
@@ -79,8 +90,11 @@ class Planner:
     def scan(self, version: Version, query: Query, columns: Columns, watch: Watch) -> Scan:
         """Check the bounds of a query and find its segments. `columns` are those that it will read."""
         spec = self.spec
-        lo, hi = self._key_bounds(query)
-        keys = Wanted(version.coder, lo, hi)
+        if query.key.__class__ is list:
+            keys, check = self._listed(version.coder, query)
+        else:
+            lo, hi = self._key_bounds(query)
+            keys, check = Wanted(version.coder, lo, hi), _checker(version.coder, lo, hi)
         t0, t1 = pair(query.time, "time")
         first, last = spec.time.interval(t0, t1)
         era: Era | None = None
@@ -96,7 +110,7 @@ class Planner:
                 lambda found: (columns, self.columns(version.coder.columns)) if found.doubtful else (columns,),
                 watch,
             )
-        return Scan(self, found, keys, (first, last), _checker(version.coder, lo, hi), damage)
+        return Scan(self, found, keys, (first, last), check, damage)
 
     def _era(self, version: Version, query: Query) -> tuple[Version, Era]:
         """The version as it was, and the generations whose rows are wanted."""
@@ -119,6 +133,16 @@ class Planner:
             _check_known(version, upto, name)
         return version.at(upto), Era(after, upto, self._generations)
 
+    def _listed(self, coder: KeyCoder, query: Query) -> tuple[Wanted, Callable[[pa.RecordBatch], Mask]]:
+        """A list of keys: where they are, and which rows have them."""
+        from tidewheel.read.key_list import WantedKeys
+
+        assert isinstance(query.key, list)
+        if isinstance(self.spec.key, ZOrder) or query.box is not None:
+            self._key_bounds(query)  # says why not
+        keys = WantedKeys(coder, query.key)
+        return keys, keys.matches
+
     def _key_bounds(self, query: Query) -> tuple[Any, Any]:
         zorder = isinstance(self.spec.key, ZOrder)
         if query.box is not None:
@@ -139,6 +163,9 @@ class Planner:
             raise QueryError(
                 f"key: table {self.spec.name!r} is keyed by the z-order of {self.spec.key.columns}; ask with box=(lower ends…, upper ends…)"
             )
+        if isinstance(self.spec.key, Ip) and is_network(query.key):
+            first, last = network_of(query.key)
+            return address_text(first), address_text(last)
         return pair(query.key, "key")
 
 
@@ -193,6 +220,12 @@ def check_limit(limit: Any) -> int | None:
     return int(limit)
 
 
+def check_offset(offset: Any) -> int:
+    if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)) or offset < 0:
+        raise QueryError(f"offset is a whole number of rows to leave out, not {offset!r}")
+    return int(offset)
+
+
 def check_corrupt(on_corrupt: Any) -> None:
     if on_corrupt not in ("error", "skip"):
         raise QueryError(f'on_corrupt is "error" or "skip", not {on_corrupt!r}')
@@ -202,7 +235,8 @@ def sort_keys(planner: Planner, order_by: Any, names: Sequence[str]) -> list[Sor
     keys = parse_order(order_by, names)
     for key in keys:
         if key.column not in names:
-            hint = nearest(key.column, list(names))
+            falling = key.column.removeprefix("-")
+            hint = f" Falling is {falling + ' desc'!r}." if key.column != falling in names else nearest(key.column, list(names))
             raise QueryError(
                 f"order_by: no column {key.column!r} in the result of table {planner.spec.name!r}.{hint} Columns: {', '.join(names)}"
             )

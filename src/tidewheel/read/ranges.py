@@ -1,4 +1,4 @@
-"""Ranges: closed intervals of any columns, as bounds of key and time and as a condition on all other columns.
+"""Ranges: closed intervals of any columns, or lists of values, as bounds of key and time and as a condition on all other columns.
 
 None is open. A null lies in no range, and neither does NaN; a range that is open on both sides says nothing. Bounds are compared as exact
 numbers: between 0.5 and 2.5 lie the whole numbers 1 and 2, and the decimals from 0.50 to 2.50.
@@ -6,7 +6,6 @@ numbers: between 0.5 and 2.5 lie the whole numbers 1 and 2, and the decimals fro
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +18,8 @@ import pyarrow as pa
 from tidewheel.errors import QueryError
 from tidewheel.model import conditions as where
 from tidewheel.model.arrow_types import is_text, value_type
-from tidewheel.model.query import Query, pair
+from tidewheel.model.ip_addresses import Address, address_of, address_text, is_network, network_of
+from tidewheel.model.query import Query, listed, pair
 from tidewheel.model.schema import Ip, TableSpec, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.read.condition_bounds import Finder, axis_of, narrowed
@@ -35,10 +35,23 @@ def with_ranges(query: Query, ranges: Any, spec: TableSpec) -> Query:
         raise QueryError(f"ranges is a mapping like {{'speed': (30, None)}}, not {ranges!r}")
     finder, box, deciding = Finder(spec), dict[str, Any](), list[where.Condition]()
     for column, interval in ranges.items():
-        lo, hi = _interval(column, interval, spec)
-        if isinstance(spec.key, Ip) and column == spec.key.column:
-            query = replace(query, key=_addresses(query.key, lo, hi))
+        _check_name(column, spec)
+        if (values := listed(interval)) is not None:
+            if column in spec.key.columns and len(spec.key.columns) == 1 and query.key is None:
+                query = replace(query, key=values)
+            elif isinstance(spec.key, Ip) and column == spec.key.column:
+                deciding.append(where.joined(where.Either, [_addresses(one, spec) for one in values] or [_nothing(column, spec)]))
+            else:
+                deciding.append(_one_of(column, values, spec))
             continue
+        if isinstance(spec.key, Ip) and column == spec.key.column:  # addresses have an order of their own, which is the key's
+            addresses = _addresses(interval, spec)
+            if query.key is None:
+                query = replace(query, key=(addresses.first, addresses.last))
+            else:
+                deciding.append(addresses)
+            continue
+        lo, hi = pair(interval, f"ranges: the range of column {column!r}")
         condition = _condition(column, lo, hi, spec)
         if condition is None:
             continue
@@ -51,27 +64,45 @@ def with_ranges(query: Query, ranges: Any, spec: TableSpec) -> Query:
     return replace(narrowed(query, spec, box), condition=where.all_of(deciding))
 
 
-def _interval(column: Any, interval: Any, spec: TableSpec) -> tuple[Any, Any]:
+def _check_name(column: Any, spec: TableSpec) -> None:
     names = spec.schema.names
     if column not in names:
         hint = nearest(column, names) if isinstance(column, str) else ""
         raise QueryError(f"ranges: table {spec.name!r} has no column {column!r}.{hint} Columns: {', '.join(names)}")
-    return pair(interval, f"ranges: the range of column {column!r}")
 
 
-def _addresses(key: Any, lo: Any, hi: Any) -> tuple[Any, Any]:
-    """Addresses have an order of their own, which is the key's. What is no address is refused where the key is looked at."""
-    first, last = pair(key, "key")
+def _addresses(interval: Any, spec: TableSpec) -> where.AddressRange:
+    ends = network_of(interval) if is_network(interval) else tuple(map(_address, pair(interval, "ranges")))
+    return where.AddressRange(spec.key.columns[0], *(None if end is None else address_text(end) for end in ends))
 
-    def order(text: Any) -> tuple[int, int]:
-        found = ipaddress.ip_address(text)
-        return found.version, int(found)
 
-    try:
-        lower, upper = ([end for end in ends if end is not None] for ends in ((first, lo), (last, hi)))
-        return max(lower, key=order, default=None), min(upper, key=order, default=None)
-    except ValueError as e:
-        raise QueryError(f"ranges: {e}") from None
+def _address(end: Any) -> Address | None:
+    if end is not None and address_of(end) is None:
+        raise QueryError(f"ranges: {end!r} is no IPv4 or IPv6 address")
+    return None if end is None else address_of(end)
+
+
+def _nothing(column: str, spec: TableSpec) -> where.Condition:
+    return where.OneOf(column, pa.array([], value_type(spec.schema.field(column).type)))
+
+
+def _one_of(column: str, values: list[Any], spec: TableSpec) -> where.Condition:
+    """That a column has one of these values. As in a range of one, a day is all of its moments, and a value that the column cannot have is
+    one that no row has."""
+    points: list[pa.Scalar] = []
+    others: list[where.Condition] = []
+    for value in values:
+        if value is None or isinstance(value, (list, tuple, dict, set)):
+            raise QueryError(f"ranges: a list for column {column!r} of table {spec.name!r} holds single values, not {value!r}")
+        match _condition(column, value, value, spec):
+            case where.Both(where.Comparison(_, where.AT_LEAST, lo), where.Comparison(_, where.AT_MOST, hi)) if lo.equals(hi):
+                points.append(lo)
+            case where.OneOf():  # nothing
+                pass
+            case one if one is not None:
+                others.append(one)
+    type_ = points[0].type if points else value_type(spec.schema.field(column).type)
+    return where.joined(where.Either, [where.OneOf(column, pa.array(points, type_)), *others])
 
 
 def _condition(column: str, lo: Any, hi: Any, spec: TableSpec) -> where.Condition | None:

@@ -7,53 +7,107 @@ that codes alone could not decide are first refined: their keys are compared by 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import COLUMNS, SLOTS, VAR32, VAR64
-from tidewheel.read import kernels as k
-from tidewheel.read.limits import Watch
+from tidewheel.read.limits import NEVER, Watch
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
-from tidewheel.read.planner import Scan
+from tidewheel.read.planner import Planner, Scan
 from tidewheel.read.remote_scan import loaded_bytes, resident
 from tidewheel.read.scan import Found, Matrix
-from tidewheel.read.texts.kernels import within
+
+if TYPE_CHECKING:
+    from tidewheel.read.filters.program import Program
+
+k = later("tidewheel.read.kernels")
+filters = later("tidewheel.read.filters.kernels")
+texts = later("tidewheel.read.texts.kernels")
 
 
-def rows_of(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan in batches; at most `size` rows are copied into one. `enough`: only so many rows are needed.
+_LOOKED_AT = 1 << 16
+"""Rows at least that are asked at a time whether they satisfy a condition: nothing of them is copied."""
+_FEW = 1 << 12
+"""Rows that satisfy it, and wait to be copied with others."""
+
+
+def rows_of(
+    scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None, program: Program | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan in batches; at most `size` rows are copied into one. `enough`: only so many rows are needed. `program`: only
+    those where it is true.
 
     What is copied is counted in `watch.held`; whoever drops a batch says so there.
     """
     found = scan.found
+    if program is not None:
+        yield from _satisfying(scan, columns, size, watch, enough, program)
+        return
     if not found.doubtful:
         segments = found.segments if enough is None else _first(found.segments, enough)
-        yield from _read(scan, segments, columns, size, watch)
+        yield from _read(scan.planner, found, columns, size, watch, segments)
         return
     left = enough
-    for group in (found.segments,) if found.rows <= size else _split(found.segments, size):
+    for group in (found.segments,) if found.rows <= size else split(found.segments, size):
         refined = _refine(scan, group, watch)
-        yield from _read(scan, refined, columns, size, watch)
+        yield from _read(scan.planner, found, columns, size, watch, refined)
         if left is not None:
             left -= int(refined[:, 2].sum())
             if left <= 0:
                 return
 
 
-def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch) -> Iterator[tuple[Found, Matrix]]:
-    """The segments of a scan themselves, of at most `size` rows at a time: those columns of them are in memory, and verified."""
+def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch, loaded: Columns | None = None) -> Iterator[tuple[Found, Matrix]]:
+    """The segments of a scan themselves, of at most `size` rows at a time: those columns of them are in memory, and verified. `loaded`:
+    all that is to be loaded of chunks that are not mapped, if that is more."""
     found = scan.found
-    for group in (found.segments,) if found.rows <= size else _split(found.segments, size):
+    for group in (found.segments,) if found.rows <= size else split(found.segments, size):
         watch.check()
         segments = _refine(scan, group, watch) if found.doubtful else group
         check_blocks(found, segments, columns, watch)
-        yield from resident(found, segments, columns, watch)
+        yield from resident(found, segments, columns if loaded is None else loaded, watch)
 
 
-def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watch) -> Iterator[pa.RecordBatch]:
-    found, least = scan.found, scan.planner.settings.zero_copy_rows
+def _satisfying(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None, program: Program) -> Iterator[pa.RecordBatch]:
+    """The rows where a program is true: it decides where they lie, and then those are read."""
+    planner, found = scan.planner, scan.found
+    more = [name for name in program.reads if planner.number(name, "condition") not in columns.numbers]
+    every = planner.columns([*columns.schema.names, *more]) if more else columns
+    looked_at, left = planner.columns(program.reads), NEVER if enough is None else enough
+    waiting, rows = list[Matrix](), 0
+    for here, segments in parts_of(scan, looked_at, max(size, _LOOKED_AT), watch, every):
+        out = np.empty((int(segments[:, 2].sum()) // 2 + len(segments) + 1, 4), np.int64)
+        count, kept = filters.keep_where(here.pieces, segments, program.steps, out)
+        waiting.append(out[:count].copy())
+        rows += kept
+        if here is not found or rows >= min(size, _FEW, left):
+            yield from _read(planner, _resident(here, waiting, rows), columns, size, watch)
+            left -= rows
+            waiting, rows = [], 0
+            if left <= 0:
+                return
+    if rows:
+        yield from _read(planner, _resident(found, waiting, rows), columns, size, watch)
+
+
+def _resident(found: Found, groups: list[Matrix], rows: int) -> Found:
+    """Some of the rows, which are in memory."""
+    segments = groups[0] if len(groups) == 1 else np.concatenate(groups)
+    longest = int(segments[:, 2].max()) if len(segments) else 0
+    return replace(found, segments=segments, rows=rows, longest=longest, doubtful=0, near=len(found.pieces))
+
+
+def _read(
+    planner: Planner, found: Found, columns: Columns, size: int, watch: Watch, segments: Matrix | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan, or of some segments of it."""
+    least = planner.settings.zero_copy_rows
+    segments = found.segments if segments is None else segments
     if found.longest >= least:
         long = sliceable(found, segments, least)
         slices = segments[long]
@@ -64,7 +118,7 @@ def _read(scan: Scan, segments: Matrix, columns: Columns, size: int, watch: Watc
                 yield slice_of(here, segment, columns)
         segments = segments[~long]
     if len(segments):
-        for group in (segments,) if found.rows <= size else _split(segments, size):
+        for group in (segments,) if found.rows <= size else split(segments, size):
             check_blocks(found, group, columns, watch)
             for here, part in resident(found, group, columns, watch):
                 yield from _copied(here, part, columns, watch)
@@ -76,7 +130,7 @@ def _copied(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> I
         batch = copy(found, segments, columns, watch)
     except TooLongError:
         watch.held = held
-        for half in _split(segments, max(1, int(segments[:, 2].sum()) // 2)):
+        for half in split(segments, max(1, int(segments[:, 2].sum()) // 2)):
             yield from _copied(found, half, columns, watch)
     else:
         yield batch
@@ -116,11 +170,13 @@ def _matching(scan: Scan, found: Found, segments: Matrix, columns: Columns, watc
     lo, hi = (np.frombuffer(bound or b"", np.uint8).copy() for bound in bounds)
     wide = int(columns.shape.kinds[c] == VAR64)
     slot = COLUMNS + SLOTS * c
-    kept = within(found.pieces, segments, slot, wide, lo, int(bounds[0] is not None), hi, int(bounds[1] is not None), keep.view(np.uint8))
+    kept = texts.within(
+        found.pieces, segments, slot, wide, lo, int(bounds[0] is not None), hi, int(bounds[1] is not None), keep.view(np.uint8)
+    )
     return keep, kept
 
 
-def _split(segments: Matrix, size: int) -> Iterator[Matrix]:
+def split(segments: Matrix, size: int) -> Iterator[Matrix]:
     """Groups of at most `size` rows; a segment that crosses a border is cut."""
     ends = np.cumsum(segments[:, 2])
     rows = int(ends[-1]) if len(ends) else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,9 @@ import numpy.typing as npt
 from tidewheel.errors import CorruptionError
 from tidewheel.index.hidden import Hidden
 from tidewheel.index.version import FarChunk, MappedChunk, Version
+from tidewheel.model.codes import ALL
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import (
     CODER,
     COLUMNS,
@@ -29,12 +32,13 @@ from tidewheel.model.pieces import (
     VALIDITY,
     Holder,
 )
-from tidewheel.read.kernels import LONGEST, PENDING, STATS, by_generation, by_time, closed, scan, select, unverified
 from tidewheel.read.limits import Watch
 from tidewheel.read.wanted import Wanted
 
 if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
+
+k = later("tidewheel.read.kernels")
 
 Matrix = npt.NDArray[np.int64]
 
@@ -160,12 +164,12 @@ def find(
     pieces = np.empty((considered, version.chunks.matrix.shape[1]), np.int64)
     chosen, slots, klo, khi = keys.within(version, t0, t1)
     if chosen is None:
-        count = select(version.chunks.matrix, version.chunks.count, 0, slots, klo, khi, t0, t1, pieces, 0)
+        count = k.select(version.chunks.matrix, version.chunks.count, 0, slots, klo, khi, t0, t1, pieces, 0)
     else:
-        count = select(chosen, len(chosen), 0, slots, klo, khi, t0, t1, pieces, 0)
+        count = k.select(chosen, len(chosen), 0, slots, klo, khi, t0, t1, pieces, 0)
         pieces[:count, INDEX] = chosen[pieces[:count, INDEX], INDEX]
     for number, tree in enumerate(trees):
-        count = select(tree.matrix, tree.count, number + 1, slots, klo, khi, t0, t1, pieces, count)
+        count = k.select(tree.matrix, tree.count, number + 1, slots, klo, khi, t0, t1, pieces, count)
     if era is not None:
         kept = pieces[:count][era.meets(pieces[:count])]
         count = len(kept)
@@ -207,9 +211,9 @@ def find(
             continue
         more[:, 0] = q
         far.append(more)
-        longest = max(stats[LONGEST], counts[LONGEST])
+        longest = max(stats[k.LONGEST], counts[k.LONGEST])
         stats += counts
-        stats[LONGEST] = longest
+        stats[k.LONGEST] = longest
     segments = np.concatenate(far) if len(far) > 1 else segments
     read, skipped, scanned, _, rows, longest, doubtful, nulls = stats.tolist()
     if damage is not None:
@@ -246,18 +250,21 @@ def _segments(
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
     """Scan some pieces and verify the blocks that this touches. Returns the segments and what was counted."""
     room, todo = _scratch.segments, _scratch.todo
-    stats = np.zeros(STATS, np.int64)
-    n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
-    while n < 0 or stats[PENDING] > len(todo):
+    stats = np.zeros(k.STATS, np.int64)
+    n = k.scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
+    while n < 0 or stats[k.PENDING] > len(todo):
         if n < 0:
             room = np.empty((4 * len(room), 4), np.int64)
-        if stats[PENDING] > len(todo):
-            todo = np.empty((int(stats[PENDING]), 3), np.int64)
+        if stats[k.PENDING] > len(todo):
+            todo = np.empty((int(stats[k.PENDING]), 3), np.int64)
         stats[:] = 0
-        n = scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
-    if stats[PENDING]:
-        verify(version, pieces, todo[: stats[PENDING]], watch, damage)
-    return room[:n].copy(), stats
+        n = k.scan(pieces, count, klo, khi, mode, stored.key, stored.time, room, stats, todo)
+    if stats[k.PENDING]:
+        verify(version, pieces, todo[: stats[k.PENDING]], watch, damage)
+    found = room[:n].copy()
+    if klo.shape[1] > 1 and mode != ALL:  # others rely on rising positions
+        found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    return found, stats
 
 
 def _sieved(
@@ -272,20 +279,20 @@ def _sieved(
     """The segments without the rows of these pieces that masks hide."""
     if damage is not None:
         segments = damage.cut(pieces, segments)
-    _verify_column(version, pieces, segments[sieved[segments[:, 0]]], stored.time, watch, damage)
+    verify_column(version, pieces, segments[sieved[segments[:, 0]]], stored.time, watch, damage)
     edges, tops, _ = version.hidden.steps
     rows = int(segments[sieved[segments[:, 0]], 2].sum())
     room = np.empty((2 * len(segments) + 1024 + min(rows, _AT_ONCE), 4), np.int64)  # every other row may be hidden
-    while (n := by_time(pieces, segments, sieved, edges, tops, room)) < 0:
+    while (n := k.by_time(pieces, segments, sieved, edges, tops, room)) < 0:
         watch.check()
         room = np.empty((4 * len(room), 4), np.int64)
     return room[:n]
 
 
-def _verify_column(version: Version, pieces: Matrix, looked_at: Matrix, column: int, watch: Watch, damage: Damage | None) -> None:
+def verify_column(version: Version, pieces: Matrix, looked_at: Matrix, column: int, watch: Watch, damage: Damage | None) -> None:
     """Check the blocks of a stored column that these segments lie in."""
     todo, number = _scratch.todo, np.array([column], np.int64)
-    while n := unverified(pieces, looked_at, number, todo):
+    while n := k.unverified(pieces, looked_at, number, todo):
         verify(version, pieces, todo[:n], watch, damage)
         if damage is not None and damage.grown:  # all of this will be done again
             break
@@ -295,9 +302,9 @@ def _of_era(version: Version, pieces: Matrix, segments: Matrix, era: Era, watch:
     """The segments without rows of other generations; of pieces that have no such rows, nothing is looked at."""
     if damage is not None:
         segments = damage.cut(pieces, segments)
-    _verify_column(version, pieces, segments[era.cuts(pieces)[segments[:, 0]]], era.column, watch, damage)
+    verify_column(version, pieces, segments[era.cuts(pieces)[segments[:, 0]]], era.column, watch, damage)
     room = np.empty((2 * len(segments) + 1024, 4), np.int64)
-    while (n := by_generation(pieces, segments, era.after, era.upto, room)) < 0:
+    while (n := k.by_generation(pieces, segments, era.after, era.upto, room)) < 0:
         room = np.empty((4 * len(room), 4), np.int64)
     return room[:n]
 
@@ -340,7 +347,7 @@ def _open_all(version: Version, pieces: Matrix, count: int, watch: Watch) -> tup
             else:
                 pieces[q, OPEN] = 0  # let go of since the row was filled in: its addresses are of nothing
     near, fresh, allowed = count, 0, 0
-    while (q := closed(pieces, near)) >= 0:
+    while (q := k.closed(pieces, near)) >= 0:
         watch.check()
         index = int(pieces[q, INDEX])
         chunk = holders[index]

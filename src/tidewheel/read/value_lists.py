@@ -12,7 +12,8 @@ from functools import partial
 from itertools import takewhile
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from tidewheel.model.loading import pc
 
 _LONG = 100
 """Values of a list that is taken."""

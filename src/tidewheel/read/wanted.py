@@ -65,7 +65,7 @@ class Wanted:
             ((number, only),) = chunks.coders.items()
             coders[number] = only
             slots, klo, khi = self._under(coders)
-            return chunks.candidates(int(klo[slots[number], 0]), int(khi[slots[number], 0]), t0, t1), slots, klo, khi
+            return chunks.candidates(int(klo[slots[number], 0]), int(khi[slots[number], -1]), t0, t1), slots, klo, khi
         chosen = None
         if len(chunks.coders) <= FEW and chunks.count < WORTH:
             coders.update(chunks.coders)

@@ -19,6 +19,7 @@ _HOMES = {
     "connector": "tidewheel.spark.jars",
     "ingest": "tidewheel.spark.ingestion",
     # for the warehouse, not for users
+    "background_session": "tidewheel.spark.spark_sessions",
     "computer": "tidewheel.spark.derived_compute",
     "define": "tidewheel.spark.definitions",
 }

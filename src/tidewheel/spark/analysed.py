@@ -56,6 +56,7 @@ class Analysed:
     deterministic: bool
     columns: tuple[str, ...]
     source_columns: Mapping[str, tuple[str, ...]]
+    frame: DataFrame
 
 
 def sources_of(spark: SparkSession, sql: str, confs: Mapping[str, str] = PINNED) -> list[str]:
@@ -131,6 +132,8 @@ def analyse_function(
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     """The sources of a function, which are its parameters."""
+    if not callable(function):
+        raise SchemaError(f"a definition is SQL, or a function whose parameters are named like its sources; not {function!r}")
     kinds = inspect.signature(function).parameters.values()
     if not kinds or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) or p.default is not p.empty for p in kinds):
         raise SchemaError(f"{_name(function)}: its parameters are its sources; give it one for each, by name, without defaults")
@@ -154,7 +157,7 @@ def _analysed(frame: DataFrame, tables: Mapping[str, pa.Schema]) -> Analysed:
     if doubled:
         raise SchemaError(f"columns come out twice: {', '.join(doubled)}; give them different names with AS")
     columns = {name: tuple(known_schema(schema, TRUNCATE).names) for name, schema in tables.items()}
-    return Analysed(plan_json(frame), arrow_schema(frame.schema), is_deterministic(frame), names, MappingProxyType(columns))
+    return Analysed(plan_json(frame), arrow_schema(frame.schema), is_deterministic(frame), names, MappingProxyType(columns), frame)
 
 
 def _chosen(names: list[str], tables: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:

@@ -17,11 +17,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.operations import CountChanges, GetGeneration, TakePin, Unpin
+from tidewheel.errors import TidewheelError
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask
 from tidewheel.spark.options import TablePath
+from tidewheel.spark.plain_errors import plain_iterator, plainly
 from tidewheel.spark.splits import Portion, divide, rows
 from tidewheel.spark.types import delivery
 
@@ -71,12 +73,14 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- on the driver ----------------------------------------------------------------------------------
 
+    @plainly
     def initialOffset(self) -> dict[str, int]:
         return {GENERATION: self._newest() if self._start is None else self._start}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxRows(self._limit)
 
+    @plainly
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         after = start[GENERATION]
         newest = self._newest() if self._last is None else self._last
@@ -93,12 +97,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         more = connections.do(self._place, CountChanges(last, newest, 1))
         return last if more else newest
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, int]:
         return {GENERATION: self._newest()}
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = self._newest(0.0)
 
+    @plainly
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         after, upto = start[GENERATION], end[GENERATION]
         if upto <= after:
@@ -108,6 +115,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._polled.pins[pin.id] = upto
         return [_Changes(portion, after, upto) for portion in divide(pin, Ask(), self._spec, self._most)]
 
+    @plainly
     def commit(self, end: dict[str, int]) -> None:
         """Spark will not ask for these again: their versions can go."""
         done = [pin for pin, upto in self._polled.pins.items() if upto <= end[GENERATION]]
@@ -127,11 +135,34 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Changes)
         deliver = delivery(self._spec, self._wanted, self._nanoseconds)
-        for batch in rows(self._place, self._spec, partition.portion, Ask(), self._query(partition.after, partition.upto)):
-            yield deliver(batch)
+        query = self._query(partition.after, partition.upto)
+        return plain_iterator(map(deliver, rows(self._place, self._spec, partition.portion, Ask(), query)))
 
     def _query(self, after: int, upto: int) -> Query:
         return Query(columns=list(self._wanted.names), after=after, upto=upto)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """For a stream that cannot be read: says so at Spark's first question, whichever that is."""
+
+    def __init__(self, error: TidewheelError) -> None:
+        self._error = error
+
+    @plainly
+    def initialOffset(self) -> dict[str, int]:
+        raise self._error
+
+    @plainly
+    def latestOffset(self, *args: object) -> dict[str, int]:
+        raise self._error
+
+    @plainly
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        raise self._error
+
+    @plainly
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class _Changes(InputPartition):

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tidewheel.chunk.names import CATALOG
 from tidewheel.cluster.start_owner import summon
 from tidewheel.engine.protocol import Engine, TableEngine, TableOperation
-from tidewheel.errors import ClosedError, OwnerLostError
+from tidewheel.errors import ClosedError, NotFoundError, OwnerLostError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark.options import TablePath
 
@@ -54,13 +55,26 @@ def _settle() -> None:
 
 
 def table(place: TablePath) -> TableEngine:
-    """A table of it. Raises NotFoundError if there is none."""
+    """A table of it. Raises NotFoundError if there is none, and makes no warehouse to look for it."""
+    if place.root not in _engines:
+        _check_is_there(place)
     owner = engine(place.root)
     with _lock:
         found = _tables.get(place)
         if found is None or found.lost:
             _tables[place] = found = owner.table(place.table)
         return found
+
+
+def _check_is_there(place: TablePath) -> None:
+    if os.path.lexists(os.path.join(place.root, CATALOG)):
+        return
+    if os.path.lexists(os.path.join(str(place), CATALOG)):
+        raise NotFoundError(f"{place} is a warehouse, and not a table in one: add the table's name, as in load('{place}/taxi')")
+    raise NotFoundError(
+        f"there is no warehouse in {place.root}, where table {place.table!r} should be: it has no {CATALOG}. A path is the folder of the "
+        "warehouse, then the table's name"
+    )
 
 
 def forget(place: TablePath) -> None:

@@ -8,7 +8,7 @@ through Arrow, others through `format("tidewheel")`, read by tasks from the chun
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,17 +19,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.compute import SourceRows
-from tidewheel.errors import ConflictError, QueryError
+from tidewheel.errors import ConflictError, QueryError, SchemaError
 from tidewheel.model.derived import PYTHON, Definition
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import jvm
 from tidewheel.spark.analysed import called, pinned_session
+from tidewheel.spark.average_states import with_states
 from tidewheel.spark.conf import PUSHDOWN
 from tidewheel.spark.functions import function_of
 from tidewheel.spark.launch import reason
 from tidewheel.spark.options import PART, TablePart
+from tidewheel.spark.other_version import check_version
 from tidewheel.spark.source import FORMAT, install
-from tidewheel.spark.spark_sessions import session as new_session
+from tidewheel.spark.spark_sessions import background_session
 from tidewheel.spark.types import TRUNCATE, delivery, known_schema
 
 SMALL = 64 << 20
@@ -37,6 +39,11 @@ SMALL = 64 << 20
 
 SHARE = 16 << 20
 """Stored bytes that are worth a task of a shuffle."""
+
+TASK_ROWS = 100_000
+"""Rows that are worth a task which reads them from Arrow."""
+
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 _PLAIN = {
     # each of these saves milliseconds that a small refresh does not have; none of them changes an answer
@@ -61,7 +68,13 @@ class SparkCompute:
         self._lock = threading.Lock()
 
     def run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
-        with self._lock, pinned_session(self._spark, dict(definition.conf)) as session:
+        with self._lock:
+            seen = {name: _seen(one) for name, one in sources.items()}
+            check_version(self._spark, self._root, definition, seen)
+            return self._pinned(definition, sources)
+
+    def _pinned(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
+        with pinned_session(self._spark, dict(definition.conf)) as session:
             try:
                 return self._run(session, definition, sources)
             except (PySparkException, Py4JError) as e:
@@ -77,16 +90,17 @@ class SparkCompute:
         for name, one in sources.items():
             self._frame(session, one).createTempView(name)
         if definition.language == PYTHON:
-            return in_utc(called(function_of(definition), session, list(sources)))
-        return in_utc(session.sql(definition.text))
+            return in_utc(with_states(called(function_of(definition), session, list(sources)), definition.hidden))
+        return in_utc(with_states(session.sql(definition.text), definition.hidden))
 
     def _frame(self, session: SparkSession, rows: SourceRows) -> DataFrame:
-        schema = source_schema(rows.spec)
+        schema = source_schema(rows.spec, rows.columns)
         if rows.keys is not None or rows.read.bytes <= SMALL:
             deliver = delivery(rows.spec, schema, TRUNCATE)
             columns = schema.names
             batches = [deliver(batch) for batch in rows.arrow().select(columns).to_batches()]
-            return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
+            whole = pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC"))
+            return self._local_frame(session, whole, schema)
         install(session)
         read = rows.read
         part = TablePart(read.upto, read.after, read.times)
@@ -100,12 +114,25 @@ class SparkCompute:
             .load()
         )
 
+    def _local_frame(self, session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+        """Rows in as many batches as tasks are worth it: Spark makes a task of every batch, and a reading has one for each of its queries.
+
+        The setting is that of before when a definition runs: functions in Python get batches by it.
+        """
+        each = max(TASK_ROWS, -(-rows.num_rows // self._spark.sparkContext.defaultParallelism))
+        before = str(session.conf.get(BATCH_ROWS))
+        session.conf.set(BATCH_ROWS, str(each))
+        try:
+            return session.createDataFrame(rows.combine_chunks(), schema)
+        finally:
+            session.conf.set(BATCH_ROWS, before)
+
 
 def running_session(spark: SparkSession | None) -> SparkSession:
-    """The session that a user gave, or the one that runs in this process, or a new one of ours."""
+    """The session that a user gave, or the one that runs in this process, or a new one of ours, which inserts and queries go before."""
     if spark is not None:
         return spark
-    return SparkSession.builder.getOrCreate() if jvm.has_context() else new_session()
+    return SparkSession.builder.getOrCreate() if jvm.has_context() else background_session()
 
 
 def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
@@ -113,9 +140,19 @@ def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
     return SparkCompute(running_session(spark), root)
 
 
-def source_schema(spec: TableSpec) -> StructType:
-    """The columns of a source as definitions see them. Times finer than a microsecond are cut off."""
-    return known_schema(spec.schema, TRUNCATE)
+def source_schema(spec: TableSpec, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of a source, all or these, as definitions see them. Times finer than a microsecond are cut off."""
+    known = known_schema(spec.schema, TRUNCATE)
+    if columns is None:
+        return known
+    if missing := [name for name in columns if name not in known.names]:
+        raise SchemaError(f"{spec.name!r} has no column {missing[0]!r} any more, which this definition was made with: make it anew")
+    return StructType([known[name] for name in columns])
+
+
+def _seen(rows: SourceRows) -> pa.Schema:
+    """The columns of a source that a definition is to see, as they are stored."""
+    return pa.schema([rows.spec.schema.field(name) for name in source_schema(rows.spec, rows.columns).names])
 
 
 def in_utc(frame: DataFrame) -> pa.Table:

@@ -1,8 +1,9 @@
 """Every private name of PySpark, Py4J and Spark's Java classes that the driver uses, in one place: an upgrade of Spark begins here.
 
-Each function says why it is needed, and what to check on an upgrade (pyproject.toml allows one minor version at a time). Two more things
-hang on Spark's insides and are not here: `FreshScans.java`, which is compiled against Spark's classes, and `stream_sink.py`, which reads
-three local properties of a task. tests/integration/test_spark_session.py and test_spark_reader.py fail if any of it has changed.
+Each function says why it is needed, and what to check on an upgrade (pyproject.toml allows one minor version at a time). Four more
+things hang on Spark's insides and are not here: `TidewheelProvider.java` and `AverageStates.java`, which are compiled against Spark's
+classes, and `stream_sink.py` and `splits.py`, which read local properties of a task. tests/integration/test_spark_session.py,
+test_spark_reader.py and test_spark_averages.py fail if any of it has changed.
 
 A session of Spark Connect has no Java process here: `is_classic` tells it, and all other functions are for classic sessions.
 """
@@ -111,31 +112,44 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 def add_jar(spark: SparkSession, file: Path) -> None:
     """Driver and executors learn the classes of a jar; `SparkContext.addJar` is Java's alone, and reaches executors only. Raises Py4JError
-    where the driver's class loader takes no more. Check: it is still a `MutableURLClassLoader`."""
-    jvm = java_of(spark)
-    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(str(file)).toURI().toURL())
+    where the driver's class loader takes no more."""
+    know_jar(spark, file)
     context: Any = spark.sparkContext._jsc
     context.addJar(str(file))
 
 
-def compiled(spark: SparkSession, source: str, name: str, argument: object) -> Any:
-    """An instance of a Java class that is made of its source, by Janino, which Spark has for its own generated code.
+def know_jar(spark: SparkSession, file: Path) -> None:
+    """The driver learns the classes of a jar. Check: its class loader is still a `MutableURLClassLoader`."""
+    jvm = java_of(spark)
+    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(str(file)).toURI().toURL())
+
+
+def compiled(spark: SparkSession, source: str) -> dict[str, bytes]:
+    """The classes of a Java source, by their names, made by Janino, which Spark has for its own generated code."""
+    return {str(name): bytes(code) for name, code in _cooked(spark, source).getBytecodes().items()}
+
+
+def java_object(spark: SparkSession, source: str, name: str, argument: object) -> Any:
+    """An instance of a Java class that is made of its source, for the driver alone.
 
     One for each Java process, which may outlive the session: Py4J takes two classes of one name for the same.
     """
-    jvm, line = java_of(spark), gateway()
+    line = gateway()
     kept = f"_tidewheel_{name}"
-    there = vars(line).get(kept)  # its other attributes are Java's
-    if there is not None:
-        return there
+    if kept not in vars(line):  # its other attributes are Java's
+        (make,) = _cooked(spark, source).getClassLoader().loadClass(name).getConstructors()
+        arguments = line.new_array(java_of(spark).java.lang.Object, 1)
+        arguments[0] = argument
+        vars(line)[kept] = make.newInstance(arguments)
+    return vars(line)[kept]
+
+
+def _cooked(spark: SparkSession, source: str) -> Any:
+    jvm = java_of(spark)
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
-    (make,) = compiler.getClassLoader().loadClass(name).getConstructors()
-    arguments = line.new_array(jvm.java.lang.Object, 1)
-    arguments[0] = argument
-    vars(line)[kept] = made = make.newInstance(arguments)
-    return made
+    return compiler
 
 
 # ---- sessions -----------------------------------------------------------------------------------------------
@@ -204,6 +218,13 @@ def written_as(writer: Any) -> tuple[str, str]:
     return (str(java.source()).lower(), str(java.curmode().name())) if java is not None else ("", "")
 
 
+def option_of(writer: Any, name: str) -> str | None:
+    """An option of a `DataFrameWriter`, which can be set and not asked for; None for Spark Connect."""
+    java = getattr(writer, "_jwrite", None)
+    found = java.extraOptions().get(name) if java is not None else None
+    return str(found.get()) if found is not None and found.isDefined() else None
+
+
 def wrap_property(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
     """The same for a property: `wrap` gets, and returns, the method that reads it."""
     found = getattr(owner, name)
@@ -218,11 +239,11 @@ def frame_classes() -> tuple[type, type]:
     return ClassicDataFrame, GroupedData
 
 
-def wrap_method(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
-    """Put a method of ours around one of PySpark's, once. Check: PySpark's own code calls none of those that are wrapped with arguments
-    that ours does not take."""
+def wrap_method(owner: type, name: str, wrap: Callable[[Any], Any], mark: str = "") -> None:
+    """Put a method of ours around one of PySpark's, once for each `mark`. Check: PySpark's own code calls none of those that are wrapped
+    with arguments that ours does not take."""
     method = getattr(owner, name)
-    if not hasattr(method, _WRAPPED):
+    if not hasattr(method, _WRAPPED + mark):
         ours = wrap(method)
-        setattr(ours, _WRAPPED, True)
+        setattr(ours, _WRAPPED + mark, True)
         setattr(owner, name, ours)

@@ -14,12 +14,14 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 
+from tidewheel.env.background import started_in_background
 from tidewheel.errors import SparkError
 from tidewheel.spark import class_archive, java, jvm
 from tidewheel.spark.conf import java_options
@@ -55,8 +57,11 @@ def launched() -> bool:
     return gateway is not None
 
 
-def launch(settings: Mapping[str, str], local: bool, options: list[str] | None = None) -> Any:
-    """Start it, and return its gateway for `SparkContext(gateway=…)`. `options` replace those that make it start fast."""
+def launch(settings: Mapping[str, str], local: bool, options: list[str] | None = None, background: bool = False) -> Any:
+    """Start it, and return its gateway for `SparkContext(gateway=…)`. `options` replace those that make it start fast.
+
+    `background`: with a low priority, which its Python workers inherit.
+    """
     global _log
     use_this_python(local)
     chosen = java.find()
@@ -70,7 +75,8 @@ def launch(settings: Mapping[str, str], local: bool, options: list[str] | None =
     environment = {"JAVA_HOME": str(chosen.home), "SPARK_HOME": jvm.spark_home()} | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
     with log.open("ab") as out, _environment(environment):
         try:
-            gateway = jvm.start_java(conf, out)
+            start = partial(jvm.start_java, conf, out)
+            gateway = started_in_background(start) if background else start()
         except (PySparkException, OSError) as e:
             raise SparkError(
                 f"Spark did not start: {_last_words(log) or e}. What it said is in {log}; `tidewheel doctor` may know more"

@@ -51,8 +51,14 @@ STREAM = CREATE | {"streamName": "the name under which batches are counted, if i
 _SPARKS_OWN = ("paths", "checkpointLocation", "queryName", "owner", "location", "provider", "comment", "external", "is_managed_location")
 """What Spark itself adds to the options of a load, a stream or a CREATE TABLE."""
 
-STEP, ASK, SCHEMA, DECODE, PART = INTERNAL = ("tidewheelScan", "tidewheelAsk", "tidewheelSchema", "tidewheelDecode", "tidewheelPart")
-"""Added by our own scans, see `fresh_scans`, by `ingest`, and by refreshes, which read a `TablePart` of a table."""
+STEP, ASK, SCHEMA, CATALOG = _OF_JAVA = ("tidewheelScan", "tidewheelAsk", "tidewheelSchema", "tidewheelCatalog")
+"""Added by `java_provider`, to scans; the last one to what is done with a table of Spark's catalog."""
+
+DECODE, PART = _OF_PYTHON = ("tidewheelDecode", "tidewheelPart")
+"""Added by `ingest`, and by refreshes, which read a `TablePart` of a table."""
+
+_PROVIDER, _OPTION = "provider", "option."
+"""CREATE TABLE: a property of the table that is made, and the beginning of those that are its OPTIONS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +92,23 @@ class TablePart:
         return TablePart(upto, after, tuple((lo, hi) for lo, hi in times))
 
 
+def is_created(options: Mapping[str, str]) -> bool:
+    """Whether they come from CREATE TABLE, with all properties of the table that is made."""
+    return _PROVIDER in options
+
+
 def check(options: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Raise if an option is not known, with those that are."""
+    """Raise if an option is not known, with those that are. A table of Spark's catalog has its options for all that is done with it."""
+    if is_created(options) or CATALOG in options:
+        known = {**known, **READ, **WRITE}
     mine = [*LOCATION, *known]
-    folded = {name.lower() for name in (*mine, *_SPARKS_OWN, *INTERNAL)}
-    unknown = sorted(name for name in options if name.lower() not in folded and not name.lower().startswith(("option.", "spark.")))
+    folded = {name.lower() for name in (*mine, *_SPARKS_OWN, *_OF_JAVA, *_OF_PYTHON)}
+    given = [name.removeprefix(_OPTION) for name in options if name.startswith(_OPTION)] if is_created(options) else options
+    unknown = sorted(name for name in given if name.lower() not in folded and not name.lower().startswith("spark."))
+    if "mergeschema" in unknown:
+        raise InputError(
+            "mergeSchema: a table cannot get new columns yet. Write the columns that it has, or write to a new table that has them all"
+        )
     if unknown:
         hint = nearest(unknown[0], [name.lower() for name in mine])
         said = "\n".join(f"  {name:19} {what}" for name, what in {**LOCATION, **known}.items())
@@ -108,11 +126,20 @@ def place_of(options: Mapping[str, str]) -> TablePath:
     if (warehouse is None) != (table is None):
         raise InputError("say both, warehouse and table; or one path: load('folder/of/the/warehouse/table')")
     if warehouse is not None and table is not None:
-        if path is not None:
+        if path is not None and _folder(path) != os.path.join(_folder(warehouse), table):
             raise InputError("say either a path or warehouse and table, not both")
         return _checked(_folder(warehouse), table, warehouse)
+    if not path and CATALOG in options:
+        raise InputError(
+            "this table of Spark's catalog does not say where its rows are: say it with .option('path', 'folder/of/the/warehouse/table'), "
+            "in SQL with OPTIONS (path '…'); one that CREATE TABLE made without has to be dropped first"
+        )
     if not path:
-        raise InputError("say which table: load('folder/of/the/warehouse/table'), or the options warehouse and table")
+        raise InputError(
+            "say which table: load('folder/of/the/warehouse/table') or save('…'), in SQL OPTIONS (path '…'), or the options warehouse and "
+            "table. For an INSERT INTO a table that CREATE TABLE … USING tidewheel made, the session must have been given to "
+            "tws.register(spark)"
+        )
     root, name = os.path.split(_folder(path))
     return _checked(root, name, path)
 

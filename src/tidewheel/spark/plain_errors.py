@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from tidewheel.errors import TidewheelError
@@ -33,3 +33,13 @@ def plainly(method: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return called
+
+
+def plain_iterator(items: Iterator[T]) -> Iterator[T]:
+    """The same for the items of an iterator that Spark reads."""
+    step = plainly(lambda: next(items, _END))
+    while (item := step()) is not _END:
+        yield item  # type: ignore[misc]  # mypy does not see that it is no end
+
+
+_END: object = object()

@@ -11,11 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructField, StructType
 
 from tidewheel.engine.operations import BeginLoad, GetDerived
-from tidewheel.errors import ExistsError, InputError
+from tidewheel.errors import ExistsError, InputError, NotFoundError, TidewheelError
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections, options
 from tidewheel.spark.options import TablePath
@@ -46,8 +53,9 @@ class TidewheelSource(DataSource):
         given = self._options()
         options.check(given, options.CHANGES)
         place = options.place_of(given)
-        found = read_schema(_spec(place), options.names(given, "columns"), _nanoseconds(given))
-        if "provider" not in given:
+        spec = _created(place) if options.is_created(given) else _spec(place)
+        found = read_schema(spec, options.names(given, "columns"), _nanoseconds(given))
+        if not options.is_created(given):
             return found
         kept = json.dumps(
             {"warehouse": place.root, "table": place.table} | {k: v for k, v in given.items() if k in ("nanoseconds", "partitions")}
@@ -61,16 +69,23 @@ class TidewheelSource(DataSource):
         given = self._located(schema)
         options.check(given, options.READ)
         place = options.place_of(given)
-        spec, nanoseconds = _spec(place), _nanoseconds(given)
-        whole = given.get(options.SCHEMA)
-        check_wanted(spec, schema if whole is None else StructType.fromJson(json.loads(whole)), nanoseconds)
+        whole = schema if options.SCHEMA not in given else StructType.fromJson(json.loads(given[options.SCHEMA]))
+        spec, nanoseconds = _read_table(place, whole, given), _nanoseconds(given)
+        check_wanted(spec, whole, nanoseconds)
         step, asked = given.get(options.STEP, SHARED), carried(given.get(options.ASK))
         if (part := given.get(options.PART)) is not None:
             asked = replace(asked, part=options.TablePart.from_option(part))
         return TableReader(place, spec, schema, nanoseconds, options.count(given, "partitions"), step, asked)
 
-    # Not plainly: if this raises, Spark stumbles over a variable of its own, and only the traceback has our sentence.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidewheel.spark.change_reader import RefusedReader
+
+        try:
+            return self._change_reader(schema)
+        except TidewheelError as e:  # if this raised, Spark would stumble over a variable of its own, and our sentence be lost
+            return RefusedReader(e)
+
+    def _change_reader(self, schema: StructType) -> DataSourceStreamReader:
         from tidewheel.spark.change_reader import ChangeReader
 
         given = self._located(schema)
@@ -99,7 +114,10 @@ class TidewheelSource(DataSource):
         if not made and not overwrite and if_exists != "append":
             if if_exists == "ignore":
                 return NoSink()
-            raise ExistsError(f'table {place.table!r} is in {place.root} already; add to it with mode("append"), or mode("overwrite") it')
+            raise ExistsError(
+                f'table {place.table!r} is in {place.root} already; add to it with mode("append"), or mode("overwrite") it; in SQL, CREATE '
+                "TABLE … USING tidewheel without AS SELECT, then INSERT INTO or INSERT OVERWRITE"
+            )
         load = connections.do(place, BeginLoad())
         return BulkSink(place, spec, load, overwrite, on_bad, made)
 
@@ -130,7 +148,7 @@ class TidewheelSource(DataSource):
     def _located(self, schema: StructType) -> Mapping[str, str]:
         """The options, with those that Spark's catalog kept for a table where none say where it is."""
         given = self._options()
-        return given if options.names_a_place(given) else {**_kept(schema), **given}
+        return given if options.names_a_place(given) else CaseInsensitiveDict({**_kept(schema), **given})
 
 
 def _check_has_changes(place: TablePath) -> None:
@@ -149,6 +167,29 @@ def _spec(place: TablePath) -> TableSpec:
     return connections.spec(place)
 
 
+def _created(place: TablePath) -> TableSpec:
+    """The table that CREATE TABLE names without saying its columns."""
+    try:
+        return _spec(place)
+    except NotFoundError as e:
+        raise NotFoundError(
+            f"{str(e).rstrip('.')}. To have it made, say its columns, its time and its key: CREATE TABLE {place.table} (plate BIGINT, "
+            "ts TIMESTAMP, …) USING tidewheel OPTIONS (path '…', time 'ts', key 'plate'), or AS SELECT"
+        ) from None
+
+
+def _read_table(place: TablePath, columns: StructType, given: Mapping[str, str]) -> TableSpec:
+    """The table that is read. One that CREATE TABLE said all of is made when it is first used."""
+    from tidewheel.spark.target_table import target
+
+    try:
+        return _spec(place)
+    except NotFoundError:
+        if options.CATALOG not in given or "time" not in given or "key" not in given:
+            raise
+        return target(place, columns, given)[0]
+
+
 def _nanoseconds(given: Mapping[str, str]) -> str:
     return options.choice(given, "nanoseconds", NANOSECONDS)
 
@@ -161,11 +202,12 @@ def _kept(schema: StructType) -> Mapping[str, str]:
 
 def install(spark: SparkSession) -> None:
     """Make a session know the format, with all that Spark's Python sources lack. May be called again."""
-    from tidewheel.spark import fresh_scans, jvm, save_modes
+    from tidewheel.spark import java_provider, jvm, run_again, save_modes
     from tidewheel.spark.splits import SLOTS
 
     if jvm.is_classic(spark):
         spark.sparkContext.environment[SLOTS] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(TidewheelSource)
     save_modes.install(FORMAT)
-    fresh_scans.install(spark, FORMAT)
+    run_again.install()
+    java_provider.install(spark)

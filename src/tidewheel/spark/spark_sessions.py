@@ -32,11 +32,19 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     master; settings that it can still take are changed, and the others, if they differ, are an error. Nothing of Spark reaches the
     terminal: `log_file()` says where its log is. Call it from any thread; end it with `spark.stop()`.
     """
-    wanted = given(conf)
+    return _running_or_new(master, given(conf))
+
+
+def background_session(master: str | None = None) -> SparkSession:
+    """As `session`, for work that nobody waits for: a Java process that is started for it has a low priority."""
+    return _running_or_new(master, {}, background=True)
+
+
+def _running_or_new(master: str | None, wanted: dict[str, str], background: bool = False) -> SparkSession:
     with _lock:
         if launched() and has_context():
             return register(_changed(SparkSession.builder.getOrCreate(), master, wanted))
-        return register(start(master, wanted))
+        return register(start(master, wanted, background=background))
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -59,8 +67,8 @@ def register(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def start(master: str | None, wanted: dict[str, str], options: list[str] | None = None) -> SparkSession:
-    """A new one, in the Java process that is there or a new one. `options` are for the latter."""
+def start(master: str | None, wanted: dict[str, str], options: list[str] | None = None, background: bool = False) -> SparkSession:
+    """A new one, in the Java process that is there or a new one. `options` and `background` are for the latter."""
     _check_version()
     told = SparkConf().get("spark.master", "") if submitted() else ""
     master = patient(master or wanted.get("spark.master") or told or "local[*]")
@@ -69,7 +77,7 @@ def start(master: str | None, wanted: dict[str, str], options: list[str] | None 
     settings = defaults(master, os.cpu_count() or 1, machine_memory()) | wanted | {"spark.master": master}
     local = cores(master, 1) is not None
     if not (launched() or submitted()):
-        gateway = launch(settings, local, options)
+        gateway = launch(settings, local, options, background)
     else:
         gateway = None
         use_this_python(local)

@@ -1,8 +1,11 @@
 """How a scan is divided over Spark's tasks, and what a task does with its portion.
 
-Each task costs Spark some 50 ms, so there are one or two per core, of like size, and none for what is not there. Chunks are read by the
-tasks from their files; rows that are in no chunk yet come from the owner. All of them belong to the one version that was pinned
-when the scan was planned, whatever is inserted, flushed or replaced meanwhile.
+Each task costs Spark some 50 ms, so there are one or two per core, of like size. Chunks are read by the tasks from their files; rows that
+are in no chunk yet come from the owner. All of them belong to one version, whatever is inserted, flushed or replaced meanwhile.
+
+Which version: Spark plans a DataFrame once and runs it as often as it likes, today and in an hour. So a plan of a table only says how many
+tasks there are (`ScanPart`); the first task of an execution has the owner hold the version of that moment, under the name of the execution,
+and the others are given the same one (`portion_of`). So are all scans of the table in that execution.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from tidewheel.engine.operations import ReadFresh, TouchPin
-from tidewheel.errors import TidewheelError
+from tidewheel.engine.operations import ReadFresh, TakePin, TouchPin
+from tidewheel.errors import NotFoundError, SchemaError, TidewheelError
 from tidewheel.model.delivery import Pin
 from tidewheel.model.query import Query
 from tidewheel.model.records import ChunkRecord, MaskRecord
@@ -43,8 +47,24 @@ TOUCH = 60.0
 MOST_TABLES = 8
 """Tables whose chunks a worker keeps open."""
 
+PLANNED_BEFORE = "changed after this DataFrame had been planned"
+"""Of an owner: what a task says that cannot know which version the others read."""
+
 _SETTINGS = Settings(query_seconds=None, query_rows=None, query_bytes=None, zero_copy_rows=16384)
 """Scans of Spark's are not limited like queries; rows are copied on their way to it anyway, and many small batches cost more than that."""
+
+
+class ScanPart(InputPartition):
+    """What a plan says of one task. Plain values: Spark sends it to the task, whenever the plan is run."""
+
+    def __init__(self, scan: str, era: str, number: int, count: int) -> None:
+        super().__init__((scan, number))
+        self.scan = scan
+        """A name of the plan's own."""
+        self.era = era
+        """`Pin.era` when it was planned."""
+        self.number = number
+        self.count = count
 
 
 class Portion(InputPartition):
@@ -55,6 +75,7 @@ class Portion(InputPartition):
         self.number = 0
         self.count = 1
         """Of all portions of the scan."""
+        self.scan = ""
         self.pin = pin
         self.generation = generation
         self.chunks = tuple(chunks)
@@ -112,20 +133,54 @@ def _overlap(wanted: tuple[int | None, int | None], there: tuple[int, int]) -> f
     return max(0, hi - lo + 1) / (there[1] - there[0] + 1)
 
 
+def portion_of(place: TablePath, spec: TableSpec, part: ScanPart, ask: Ask, query: Query) -> Portion:
+    """In a task: what it reads of the version that its execution reads."""
+    pin = connections.do(place, TakePin(query, _execution(part.scan), part.scan))
+    if pin.era != part.era:
+        if part.count > 1:  # others of this execution may have read another version, of an owner that remembers nothing any more
+            raise NotFoundError(
+                f"the version that this read began with is not held any more: the owner of {place.root} {PLANNED_BEFORE}. Make the "
+                "DataFrame anew, with spark.read or spark.table"
+            )
+        if connections.spec(place) != spec:
+            raise SchemaError(f"table {place.table!r} was made anew after this DataFrame had been planned: make the DataFrame anew, too")
+    portions = divide(pin, ask, spec, part.count)
+    nothing = Portion(pin.id, pin.generation, (), (), False)
+    portion = portions[part.number] if part.number < len(portions) else nothing
+    portion.number, portion.count, portion.scan = part.number, part.count, part.scan
+    return portion
+
+
+def _execution(scan: str) -> str:
+    """What Spark runs when it runs this task: one action on a DataFrame, one SQL statement, one batch of a stream."""
+    context = TaskContext.get()
+    if context is None:  # no task: a test of ours
+        return scan
+    execution, application = (context.getLocalProperty(name) for name in ("spark.sql.execution.id", "spark.app.id"))
+    if execution is None:  # a job on `df.rdd`
+        return f"{scan} stage {context.stageId()}"
+    return f"{application or scan} {execution}"
+
+
 def rows(place: TablePath, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of a portion, in batches of bounded size. The owner hears now and then that its version is still read."""
+    """In a task: the rows of a portion, in batches of bounded size. The owner hears now and then that its version is still read.
+
+    A task that stops early, as for LIMIT, needs no more of it either.
+    """
     touched = time.monotonic()
-    for batch in _rows(place, spec, portion, ask, query):
-        yield batch
-        if time.monotonic() - touched > TOUCH:
-            touched = time.monotonic()
-            _touch(place, portion, 0)
-    _touch(place, portion, portion.count)
+    try:
+        for batch in _rows(place, spec, portion, ask, query):
+            yield batch
+            if time.monotonic() - touched > TOUCH:
+                touched = time.monotonic()
+                _touch(place, portion, 0)
+    finally:
+        _touch(place, portion, portion.count)
 
 
 def _touch(place: TablePath, portion: Portion, parts: int) -> None:
     with suppress(TidewheelError):  # an owner that is gone holds nothing
-        connections.table(place).do(TouchPin(portion.pin, portion.number, parts))
+        connections.table(place).do(TouchPin(portion.pin, portion.number, parts, portion.scan))
 
 
 def _rows(place: TablePath, spec: TableSpec, portion: Portion, ask: Ask, query: Query) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The reader of a whole table, as it is when the scan is planned."""
+"""The reader of a whole table, as it is when the scan runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import io
 import pickle
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,13 +21,13 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.spark import connections
 from tidewheel.spark.filters import Ask, ask
 from tidewheel.spark.options import ASK, TablePath
-from tidewheel.spark.plain_errors import plainly
-from tidewheel.spark.splits import Portion, divide, rows
+from tidewheel.spark.plain_errors import plain_iterator, plainly
+from tidewheel.spark.splits import ScanPart, divide, portion_of, rows
 from tidewheel.spark.types import delivery
 
 PROBE, SCAN, SHARED = "probe", "scan", "shared"
-"""What is planned (see `fresh_scans`). PROBE: only which filters we take. SCAN: one scan, with these filters. SHARED: any number of scans,
-with whatever filters, so none may be used."""
+"""What is planned (see `java_provider`). PROBE: only which filters we take. SCAN: one scan, with these filters. SHARED: any number of
+scans, with whatever filters, so none may be used."""
 
 
 class TableReader(DataSourceReader):
@@ -63,17 +64,19 @@ class TableReader(DataSourceReader):
             return []
         query = self._ask.query(self._wanted.names)
         pin = connections.do(self._place, TakePin(query))
-        portions = divide(pin, self._ask, self._spec, self._most)
-        if not portions:
-            connections.do(self._place, Unpin(pin.id))
-        return portions
+        connections.do(self._place, Unpin(pin.id))
+        count = max(1, len(divide(pin, self._ask, self._spec, self._most)))  # one, also of an empty table: rows may come until it runs
+        scan = secrets.token_hex(8)
+        return [ScanPart(scan, pin.era, number, count) for number in range(count)]
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Portion):  # where we make no partition, Spark makes an empty one
-            return
+        if not isinstance(partition, ScanPart):  # where we make no partition, Spark makes an empty one
+            return iter(())
+        query = self._ask.query(self._wanted.names)
         deliver = delivery(self._spec, self._wanted, self._nanoseconds)
-        for batch in rows(self._place, self._spec, partition, self._ask, self._ask.query(self._wanted.names)):
-            yield deliver(batch)
+        portion = portion_of(self._place, self._spec, partition, self._ask, query)
+        return plain_iterator(map(deliver, rows(self._place, self._spec, portion, self._ask, query)))
 
 
 class _Question(InputPartition):

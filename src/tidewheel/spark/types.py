@@ -168,8 +168,8 @@ def check_wanted(spec: TableSpec, wanted: st.StructType, nanoseconds: str = ERRO
     wrong = [f for f in wanted if f.name not in have or not _holds(f.dataType, have[f.name])]
     if wrong:
         raise SchemaError(
-            f"table {spec.name!r} cannot be read with this schema:\n"
-            + _side_by_side("the table", _lines(spec), "asked for", _spark_lines(wanted), {f.name for f in wrong})
+            f"table {spec.name!r} cannot be read with this schema (one that Spark's catalog has of it: DROP TABLE there, and CREATE it "
+            "anew):\n" + _side_by_side("the table", _lines(spec), "asked for", _spark_lines(wanted), {f.name for f in wrong})
         )
 
 
@@ -232,14 +232,21 @@ def check_written(spec: TableSpec, schema: st.StructType, hidden: bool = False) 
     """
     given = st.StructType([f for f in schema if not hidden or f.name not in HIDDEN])
     required = {spec.time.column, *spec.key.columns, *(f.name for f in spec.schema if not f.nullable)}
-    wrong = (set(given.names) - set(spec.schema.names)) | (required - set(given.names))
-    for field in given:
-        if field.name not in wrong and not _fits(field, spec):
-            wrong.add(field.name)
-    if wrong or len(set(given.names)) < len(given.names):
+    new = [f"{f.name} ({f.dataType.simpleString()})" for f in given if f.name not in spec.schema.names]
+    missing = [name for name in spec.schema.names if name in required and name not in given.names]
+    others = [f.name for f in given if f.name in spec.schema.names and not _fits(f, spec)]
+    twice = sorted({name for name in given.names if given.names.count(name) > 1})
+    said = [
+        f"the table has no column {', '.join(new)}, and cannot get it yet" if new else "",
+        f"{', '.join(missing)} must not be missing" if missing else "",
+        f"{', '.join(others)} must be cast" if others else "",
+        f"{', '.join(twice)} must be there once" if twice else "",
+    ]
+    if any(said):
+        wrong = {*(set(given.names) - set(spec.schema.names)), *missing, *others}
         raise SchemaError(
-            f"this DataFrame does not fit table {spec.name!r} (≠ marks what differs; columns go by name, their order does not matter):\n"
-            + _side_by_side("the table", _lines(spec), "the DataFrame", _spark_lines(given), wrong)
+            f"this DataFrame does not fit table {spec.name!r}: {'; '.join(filter(None, said))} (≠ marks what differs; columns go by name, "
+            "their order does not matter):\n" + _side_by_side("the table", _lines(spec), "the DataFrame", _spark_lines(given), wrong)
         )
 
 

@@ -7,28 +7,36 @@ from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.duck.nodes import Node, walk
 from tidewheel.duck.parser import text_of
+from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import QueryError
+from tidewheel.model.loading import pc
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
+from tidewheel.sql.address_order import check_address_order
 from tidewheel.sql.apart_reading import ApartReading
 from tidewheel.sql.asking import Asking
+from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.database import database
 from tidewheel.sql.describing import described
-from tidewheel.sql.direct import asked_of
+from tidewheel.sql.direct import Asked, asked_of
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.execution import Inputs, StatementReading
+from tidewheel.sql.explain_direct import DirectExplainResult
 from tidewheel.sql.explain_statement import ExplainResult
 from tidewheel.sql.extra_bounds import narrowed
+from tidewheel.sql.frames import columns_of_frame
 from tidewheel.sql.parameters import Parameters, value_of
+from tidewheel.sql.rest_of_groups import NAME as NAME_OF_GROUPS
+from tidewheel.sql.rest_of_groups import rest_of
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import MOST_ROWS
 from tidewheel.sql.sql_result import Makes, SqlResult, Text
 from tidewheel.sql.statement import Statement, parse
 from tidewheel.sql.statement_result import StatementResult
+from tidewheel.sql.streamed import Streamed
 from tidewheel.sql.table_scan import TableScan
 from tidewheel.sql.table_summary import NAME, rewritten, standing_for
 
@@ -40,14 +48,21 @@ def answered(
     statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, asking: Asking, before: _Before | None = None
 ) -> StatementResult:
     """`at`: what time it is for the statement. `before`: what else is answered before the statement that this one is a part of."""
-    if (short := _short(statement, inputs, values, limits, asking)) is not None:
-        return short
+    if (found := _short(statement, inputs, values, limits, asking)) is not None:
+        return found
+    if before is None and (made := _of_groups(statement, inputs, values, limits, asking)) is not None:
+        return made
+    if statement.explain and (told := _explained(statement, inputs, values, limits, asking)) is not None:
+        return told
+    if before is None:
+        check_address_order(statement.node, inputs.tables, statement.original)
     inputs.at = at if statement.tells_time else None
     first = before or _Before(inputs, values, limits, at, asking)
     better = _sharpened(statement, inputs, values, first)
     if better is not statement:
         try:
-            result = _direct(better, inputs, values, limits, asking) or _long(better, inputs, values, limits, asking)
+            short = (_explained if better.explain else _direct)(better, inputs, values, limits, asking)
+            result = short or _long(better, inputs, values, limits, asking)
             result.before = first.scans if before is None else ()
             return result
         except QueryError:
@@ -56,16 +71,82 @@ def answered(
 
 
 def _short(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult | None:
+    if statement.explain:
+        return None
     return _summary(statement, inputs, values, limits, asking) or _direct(statement, inputs, values, limits, asking)
 
 
 def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> DirectResult | None:
     """The answer by a query of one table, if it is no more than that."""
-    if statement.direct is None or len(named := {one.name.lower() for one in statement.tables}) != 1:
+    try:
+        return DirectResult(inputs.root, *_asked(statement, inputs, values), limits, statement.original, asking)
+    except NotDirectError:
         return None
+
+
+def _of_groups(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> SqlResult | None:
+    """The answer by DuckDB, over groups that a query of one table makes."""
+    if statement.explain:
+        return None
+    try:
+        table, asked, text = _groups(statement, inputs, values)
+        made = DirectResult(inputs.root, table, asked, replace(limits, rows=NEVER), statement.original, asking)
+    except NotDirectError:
+        return None
+    made.is_listed = False
+    groups = Streamed(made.schema, lambda: made._batches(False, result))
+    stands = Inputs(inputs.root, {}, {NAME_OF_GROUPS: groups}, inputs.generations)
+    result = SqlResult(partial(StatementReading, database(limits.bytes)), stands, limits, Text(statement.original, text), None, asking)
+    result.before = made.scans
+    return result
+
+
+def _groups(statement: Statement, inputs: Inputs, values: Parameters) -> tuple[PinnedTable, Asked, str]:
+    """What makes the groups of a statement, and the rest of it. Raises NotDirectError if it has none, or they are not ours."""
+    if not statement.bounded or statement.tells_time or not statement.node:
+        raise NotDirectError("it has a function that takes long, or asks what time it is")
+    table = _only_table(statement, inputs)
+    rest = rest_of(statement.node, table.spec)
+    return table, asked_of(rest.groups, table.spec, values), rest.text
+
+
+def _explained(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> DirectExplainResult | None:
+    """How it is answered without DuckDB, or but for the rest of its groups, if it is."""
+    rest = ""
+    try:
+        try:
+            table, asked = _asked(statement, inputs, values)
+        except NotDirectError as e:
+            (table, asked, _), rest = _groups(statement, inputs, values), str(e)
+        made = DirectResult(inputs.root, table, asked, limits, statement.original, asking)
+    except NotDirectError:
+        return None
+    return DirectExplainResult(made, asked, statement.original, statement.explain == "analyze", rest)
+
+
+def _why_not(statement: Statement, inputs: Inputs, values: Parameters) -> str:
+    """Why DuckDB answers it."""
+    try:
+        _asked(statement, inputs, values)
+    except NotDirectError as e:
+        return str(e) or "it is more than a query of one table"
+    return "DuckDB gives other types to its answer, or puts so many rows in order faster"
+
+
+def _asked(statement: Statement, inputs: Inputs, values: Parameters) -> tuple[PinnedTable, Asked]:
+    """What a statement reads of its table, if it needs nothing of DuckDB. Raises NotDirectError, which says why it does."""
+    if statement.direct is None:
+        raise NotDirectError(statement.why_not)
+    table = _only_table(statement, inputs)
+    return table, asked_of(statement.direct, table.spec, values)
+
+
+def _only_table(statement: Statement, inputs: Inputs) -> PinnedTable:
+    named = {one.name.lower() for one in statement.tables}
     table = next((table for name, table in inputs.tables.items() if name.lower() in named), None)
-    asked = None if table is None else asked_of(statement.direct, table.spec, values)
-    return None if table is None or asked is None else DirectResult(inputs.root, table, asked, limits, statement.original, asking)
+    if len(statement.tables) != 1 or table is None:
+        raise NotDirectError("it reads something else than one table")
+    return table
 
 
 def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult:
@@ -74,7 +155,8 @@ def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limi
     makes: Makes = partial(StatementReading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
-        return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze")
+        why = _why_not(statement, inputs, values)
+        return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze", why)
     return SqlResult(makes, inputs, limits, text, values, asking)
 
 
@@ -106,7 +188,8 @@ def _sharpened(statement: Statement, inputs: Inputs, values: Parameters, before:
     """The statement with conditions that reach its scans, or itself."""
     if not inputs.tables or any(node.get("schema_name") for node in walk(statement.node) if node.get("type") == "BASE_TABLE"):
         return statement
-    node = sharpened(statement.node, inputs.tables, values, before.at, before.rows)
+    frames = {name.lower(): columns_of_frame(frame) for name, frame in inputs.frames.items()}
+    node = sharpened(statement.node, inputs.tables, values, before.at, before.rows, frames)
     return statement if node is statement.node else statement.meaning(node)
 
 
@@ -141,9 +224,9 @@ class _Before:
                 return None
             named = {one.name.lower() for one in statement.tables}
             tables = {name: table for name, table in self._inputs.tables.items() if name.lower() in named}
-            result = answered(
-                statement, Inputs(self._inputs.root, tables, {}), self._given(statement), self._limits, self.at, self._asking, self
-            )
+            frames = {name: frame for name, frame in self._inputs.frames.items() if name.lower() in named}
+            inputs = Inputs(self._inputs.root, tables, {}, frames=frames)
+            result = answered(statement, inputs, self._given(statement), self._limits, self.at, self._asking, self)
         except (QueryError, LookupError):  # it needs the rest of the statement, or is wrong
             return None
         result.is_listed = False

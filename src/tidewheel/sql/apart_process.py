@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from tidewheel.read.apart import Wrong, packed, unpacked
 from tidewheel.sql.database import Session, database
 from tidewheel.sql.explained import explained
 from tidewheel.sql.statement import parsed
+from tidewheel.sql.streamed import Streamed
 
 if TYPE_CHECKING:
     from tidewheel.duck.connect import Connection
@@ -152,8 +154,9 @@ class _Process:
     def _evaluate(self, job: dict[str, Any]) -> None:
         """A statement over `ROWS`, which are read once."""
         with _Lent(self, job) as session:
-            rows = pa.RecordBatchReader.from_batches(job["schema"], self._rows(None))
+            rows = pa.RecordBatchReader.from_batches(job["schema"], self.rows(None))
             session.connection.register(ROWS, rows)
+            session.prepare(job["text"])
             try:
                 self._hand_over(session.connection.sql(job["text"]).to_arrow_reader())
             finally:
@@ -167,9 +170,9 @@ class _Process:
     # ---- rows of tables ---------------------------------------------------------------------------------
 
     def open(self, spec: TableSpec, columns: list[str], condition: Condition | None) -> Iterable[pa.RecordBatch]:
-        return self._rows((spec.name, columns, condition))
+        return self.rows((spec.name, columns, condition))
 
-    def _rows(self, asked: Any) -> Iterator[pa.RecordBatch]:
+    def rows(self, asked: Any) -> Iterator[pa.RecordBatch]:
         """One more is always asked for than was come by: the other process reads while this one works."""
         number = next(self._numbers)
         answers = self._answers[number] = SimpleQueue()
@@ -201,7 +204,8 @@ class _Lent:
         self._root = Path(job.get("root", _EVALUATOR))
         self._database = database(float("inf") if job["memory"] is None else job["memory"])
         self._session = self._database.take(self._root)
-        self._session.begin(_tables(job), job.get("others", {}), process.open, job.get("at"))
+        frames = {name: Streamed(schema, partial(process.rows, name)) for name, schema in job.get("frames", {}).items()}
+        self._session.begin(_tables(job), job.get("others", {}), frames, process.open, job.get("at"))
 
     def __enter__(self) -> Session:
         self._process.runs(self._session.connection)
@@ -272,6 +276,7 @@ def main() -> None:
     sys.setrecursionlimit(_DEEPEST)
     threading.Thread(target=_leave_with, args=(int(sys.argv[2]),), daemon=True).start()
     database(1 << 30)
+    pa.allocate_buffer(1 << 20)  # with its first large array, Arrow's allocator reserves much more than that
     _BASE = _reserved()
     with suppress(EndedError):
         _Process(Line(socket.socket(fileno=int(sys.argv[1])))).listen()

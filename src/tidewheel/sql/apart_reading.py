@@ -112,13 +112,18 @@ class ApartReading:
     def _ask(self, job: dict[str, Any]) -> None:
         tables = {name: (table.spec, table.about) for name, table in self._inputs.tables.items()}
         self._clock.wanted()
-        given = {**job, "root": str(self._inputs.root), "tables": tables, "others": dict(self._inputs.others), "at": self._inputs.at}
+        frames = {name: frame.schema for name, frame in self._inputs.frames.items()}
+        others = dict(self._inputs.others)
+        given = {**job, "root": str(self._inputs.root), "tables": tables, "others": others, "frames": frames, "at": self._inputs.at}
         with self._clock.starting():
             self._apart = Apart(given, self._open, self._memory, self._clock.check)
         with self._working() as work:
             work.until((apart.BOUND, apart.DONE), self._clock.check)
 
-    def _open(self, asked: tuple[str, list[str], Any]) -> Iterator[pa.RecordBatch]:
+    def _open(self, asked: str | tuple[str, list[str], Any]) -> Iterator[pa.RecordBatch]:
+        """The rows of a frame by its name, or those of a table that a scan asks for."""
+        if isinstance(asked, str):
+            return iter(self._inputs.frames[asked].to_batches(max_chunksize=BATCH_ROWS))
         scan = self._inputs.scan(*asked, self._limits, self._clock.left())
         self.scans.append(scan)
         return iter(scan)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.model import conditions as where
+from tidewheel.model.loading import pc
 
 _COMPARISONS = {
     "equal": where.EQUAL, "not_equal": where.UNEQUAL, "less": where.LESS, "less_equal": where.AT_MOST, "greater": where.MORE,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.read.limits import FREE
 
 

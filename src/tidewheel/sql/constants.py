@@ -15,11 +15,12 @@ from tidewheel.model.times import nanoseconds
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?")
 WHOLE = re.compile(r"-?\d{1,19}")
-_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,8})?")
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,8})?|-?\d{1,17}(?:\.\d{1,17})?[eE][+-]?\d{1,3}")
+"""The second is a DOUBLE from the start, the first a DECIMAL that becomes one."""
 
 
 class NotDirectError(Exception):
-    """This statement goes the long way."""
+    """This statement goes the long way. The message says why."""
 
 
 def compared_as(type_: pa.DataType) -> pa.DataType:
@@ -29,7 +30,7 @@ def compared_as(type_: pa.DataType) -> pa.DataType:
         return type_
     if t.is_timestamp(type_) and type_.unit == "us" and type_.tz in (None, "UTC"):
         return type_
-    raise NotDirectError
+    raise NotDirectError(f"conditions on a column of type {type_} are left to DuckDB")
 
 
 def reading(kind: str, type_: pa.DataType, cast: str) -> Callable[[str], Any]:
@@ -48,29 +49,31 @@ def reading(kind: str, type_: pa.DataType, cast: str) -> Callable[[str], Any]:
             return lambda text: _moment(text, _DATE).date()
         pattern = _DATE if cast == "DATE" else _TIME
         return lambda text: _microseconds(_moment(text, pattern))
-    raise NotDirectError
+    raise NotDirectError(f"a column of type {type_} is compared with a constant of another kind")
 
 
 def _whole(text: str, least: int, greatest: int) -> int:
     """What is outside of a column's type is compared in a wider one: that is DuckDB's to do."""
     if not WHOLE.fullmatch(text) or not least <= (value := int(text)) <= greatest:
-        raise NotDirectError
+        raise NotDirectError("a constant is not as plain as it looks")
     return value
 
 
 def _float(text: str) -> float:
     if not _NUMBER.fullmatch(text):
-        raise NotDirectError
-    return float(text)
+        raise NotDirectError("a constant is not as plain as it looks")
+    if math.isinf(value := float(text)):  # DuckDB is to say what it is
+        raise NotDirectError("a constant is not as plain as it looks")
+    return value
 
 
 def _moment(text: str, pattern: re.Pattern[str]) -> dt.datetime:
     if not pattern.fullmatch(text):
-        raise NotDirectError
+        raise NotDirectError("a constant is not as plain as it looks")
     try:
         return dt.datetime.fromisoformat(text)
     except ValueError:
-        raise NotDirectError from None
+        raise NotDirectError("a constant is no time") from None
 
 
 def _microseconds(moment: dt.datetime) -> int:
@@ -94,7 +97,7 @@ def given(value: Any, type_: pa.DataType) -> Any:
         return value
     if t.is_timestamp(type_) and type(value) is dt.datetime:  # with a zone or without: sessions are in UTC
         return _microseconds(value)
-    raise NotDirectError
+    raise NotDirectError("a constant is not as plain as it looks")
 
 
 def _limits(type_: pa.DataType) -> tuple[int, int]:

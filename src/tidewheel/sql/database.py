@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidewheel.duck import statement_time
+from tidewheel.duck import ip_functions, statement_time
 from tidewheel.duck.connect import connect_for_statements, working_memory
 from tidewheel.duck.failures import DuckError, bound
 from tidewheel.duck.internals import register_source
 from tidewheel.duck.lifetime import Kept
 from tidewheel.duck.nodes import quoted
 from tidewheel.engine.protocol import PinnedTable
-from tidewheel.errors import ClosedError
+from tidewheel.errors import ClosedError, QueryError
 from tidewheel.model.schema import TableSpec
+from tidewheel.sql.frames import MARK
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.streamed import Streamed
 from tidewheel.sql.table_source import Open, TableSource
@@ -44,12 +45,22 @@ class Session:
         self.connection = connection
         self._sources: dict[str, TableSource] = {}
         self._others: list[str] = []
+        self._frames: list[str] = []
         self._stopped = False
+        self._has_addresses = False
 
     def begin(
-        self, tables: Mapping[str, PinnedTable], others: Mapping[str, pa.Table | Streamed], opens: Open, at: dt.datetime | None = None
+        self,
+        tables: Mapping[str, PinnedTable],
+        others: Mapping[str, pa.Table | Streamed],
+        frames: Mapping[str, pa.Table | Streamed],
+        opens: Open,
+        at: dt.datetime | None = None,
     ) -> None:
-        """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table; `at` is what time it is."""
+        """Make tables known by their names, and other rows by theirs. `opens` begins each scan of a table; `at` is what time it is.
+
+        `frames`: rows whose columns have marked names (`sql.frames`).
+        """
         if at is not None:
             self._stopped = True
             statement_time.stop(self.connection, at)
@@ -63,6 +74,21 @@ class Session:
         for name, rows in others.items():
             self.connection.register(name, rows)
             self._others.append(name)
+        for name, rows in frames.items():
+            self._frame(name, rows)
+
+    def _frame(self, name: str, rows: pa.Table | Streamed) -> None:
+        hidden = f"{name}·frame"
+        columns = ", ".join(f"{quoted(one)} AS {quoted(one.removesuffix(MARK))}" for one in rows.schema.names)
+        try:
+            self.connection.register(hidden, rows)
+            self._others.append(hidden)
+            self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {columns} FROM {quoted(hidden)}")
+        except DuckError as e:  # a type that it does not know, or a column without a name
+            said = str(e).split("\n")[0].split("Error: ", 1)[-1]
+            raise QueryError(f"tables=: {name!r} has a column that SQL cannot have ({said}); cast it, rename it or leave it out") from None
+        self._sources.pop(name.lower(), None)  # a table that had this name was dropped
+        self._frames.append(name)
 
     def _register(self, name: str, spec: TableSpec) -> TableSource:
         source = TableSource(spec)
@@ -75,7 +101,14 @@ class Session:
 
     def bind(self, text: str, parameters: Parameters) -> Any:
         """A relation that runs a statement when it is read. Raises what is wrong with its names and types."""
+        self.prepare(text)
         return bound(self.connection, text, parameters)
+
+    def prepare(self, text: str) -> None:
+        """Before a statement is bound: make the functions that it needs and that not every session has."""
+        if not self._has_addresses and ip_functions.are_needed(text):
+            ip_functions.install(self.connection, temporary=True)
+            self._has_addresses = True
 
     def remember(self, tables: Iterable[str]) -> None:
         """From now on, keep the filters that these tables are offered."""
@@ -90,6 +123,9 @@ class Session:
         for source in self._sources.values():
             source.opens = None
             source.offered = None
+        for name in self._frames:
+            self.connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")
+        self._frames.clear()
         for name in self._others:
             self.connection.unregister(name)
         self._others.clear()

@@ -6,14 +6,13 @@ constraints, is refused with a mark at its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from tidewheel.duck.column_types import arrow_type
 from tidewheel.duck.error_text import pointed
 from tidewheel.duck.tokens import Token, Tokens, blanked
 from tidewheel.errors import QueryError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.sql.refusals import refused_statement
 
 SYSTEM = "system"

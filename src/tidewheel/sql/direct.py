@@ -1,4 +1,5 @@
-"""Statements that need nothing of DuckDB but its parser: SELECT columns (or totals) FROM one table WHERE plain comparisons LIMIT n.
+"""Statements that need nothing of DuckDB but its parser: SELECT columns (or totals, or groups) FROM one table WHERE plain comparisons
+ORDER BY columns LIMIT n OFFSET m.
 
 Most selective statements are of this kind, and planning them in DuckDB takes longer than reading their rows. Only what is certain to mean
 the same is taken: comparisons of a column with a constant of its own kind, of types that DuckDB hands out as they are. All else, and all
@@ -7,26 +8,33 @@ that is wrong, goes the long way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidewheel.model.conditions import Condition
-from tidewheel.model.schema import TableSpec
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.schema import Ip, TableSpec
 from tidewheel.read.boxes import Boxes
 from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
-from tidewheel.sql.constants import WHOLE, NotDirectError
+from tidewheel.sql.constants import NotDirectError
+from tidewheel.sql.last_rows import LastRows, check_last_rows, last_rows_of, unnested
+from tidewheel.sql.order_limit import Tail, all_terms, plain_name, rows_in, tail_of
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.prepared import Form, Given, Reader, name_of, type_of_column
 from tidewheel.sql.totals import totals_of
 
+if TYPE_CHECKING:
+    from tidewheel.sql.grouped import Grouped, GroupsAsked
+
 NO_PLACES: Mapping[str, int] = MappingProxyType({})
-_OTHER_PARTS = ("group_expressions", "group_sets", "having", "sample", "qualify")
+_OTHER_PARTS = {"having": "it has HAVING", "sample": "it has a SAMPLE"}
+_OF_A_SOURCE = ("catalog_name", "sample", "column_name_alias", "at_clause")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,12 @@ class Direct:
     """Column and name; none: all columns."""
     totals: tuple[tuple[Total, str], ...]
     """Total and name, if these are what is asked for."""
-    limit: int | None
+    tail: Tail
     where: Any
+    grouped: Grouped | None = None
+    """What it groups by, if it does."""
+    last: LastRows | None = None
+    """Of which rows only the last are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,53 +68,62 @@ class Asked:
     limit: int | None
     width: float
     """Bytes of a row; 0 if they are not all of one width."""
+    offset: int = 0
+    order_by: tuple[str, ...] = ()
+    grouping: GroupsAsked | None = None
+    latest: bool = False
+    """Of each key, only the last row."""
+
+    @property
+    def at_once(self) -> bool:
+        """It has to be one query of the table, whose rows are all of the answer."""
+        return bool(self.order_by or self.offset or self.latest or self.grouping is not None)
 
 
-def direct_of(tree: Any) -> Direct | None:
-    """Whether a statement is of this kind, seen by its tree alone."""
-    node = tree.get("node", {})
+def direct_of(tree: Any) -> Direct:
+    """What a statement of this kind asks, seen by its tree alone. Raises NotDirectError if it is of another kind."""
+    node = unnested(tree.get("node", {}))
     source = node.get("from_table") or {}
-    if node.get("type") != "SELECT_NODE" or any(node.get(part) for part in _OTHER_PARTS) or (node.get("cte_map") or {}).get("map"):
-        return None
-    if node.get("aggregate_handling") != "STANDARD_HANDLING" or source.get("type") != "BASE_TABLE" or source.get("schema_name"):
-        return None
-    if any(source.get(part) for part in ("catalog_name", "sample", "column_name_alias", "at_clause")):
-        return None
-    try:
-        limit = _limit(node.get("modifiers") or [])
-        alias = (source.get("alias") or source["table_name"]).lower()
-        items = node.get("select_list") or []
-        totals = totals_of(items, alias)
-        columns = () if totals else _selected(items, alias)
-    except NotDirectError:
-        return None
-    return Direct(alias, columns, totals, limit, node.get("where_clause"))
+    if node.get("type") != "SELECT_NODE":
+        raise NotDirectError("it is more than one SELECT")
+    if (node.get("cte_map") or {}).get("map"):
+        raise NotDirectError("it has common table expressions")
+    if source.get("type") != "BASE_TABLE" or source.get("schema_name") or any(source.get(part) for part in _OF_A_SOURCE):
+        raise NotDirectError("it reads something else than one table")
+    tail, where = tail_of(node.get("modifiers") or []), node.get("where_clause")
+    last = last_rows_of(node, tail)
+    for part, why in _OTHER_PARTS.items():
+        if node.get(part):
+            raise NotDirectError(why)
+    alias = (source.get("alias") or source["table_name"]).lower()
+    items = node.get("select_list") or []
+    plain = node.get("aggregate_handling") == "STANDARD_HANDLING" and not node.get("group_expressions")
+    plain = plain and not node.get("group_sets") and not tail.orders
+    totals = totals_of(items, alias) if plain and not tail.distinct and last is None and tail.offset is None else ()
+    if totals:
+        return Direct(alias, (), totals, tail, where)
+    from tidewheel.sql.grouped import grouped_of  # here: DuckDB, whose tree this is, is loaded
 
-
-def _limit(modifiers: list[Any]) -> int | None:
-    match modifiers:
-        case []:
-            return None
-        case [{"type": "LIMIT_MODIFIER", "limit_type": "ROW_COUNT", "offset": None, "limit": {"class": "CONSTANT", "literal": literal}}]:
-            if literal.get("kind") == "INTEGER" and WHOLE.fullmatch(literal["text"]) and int(literal["text"]) >= 0:
-                return int(literal["text"])
-    raise NotDirectError
+    grouped = grouped_of(node, tail)
+    if last is not None and grouped is not None:
+        raise NotDirectError("it groups the last rows")
+    return Direct(alias, () if grouped is not None else _selected(items, alias), (), tail, where, grouped, last)
 
 
 def _selected(items: list[Any], alias: str) -> tuple[tuple[str, str], ...]:
     match items:
         case [{"class": "STAR", "relation_name": "", "columns": False, "expr": None} as star]:
             if any(star.get(part) for part in ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "alias")):
-                raise NotDirectError
+                raise NotDirectError("* stands with changes")
             return ()
     columns = tuple(
         (name_of(item, alias), item["alias"] or item["column_names"][-1]) for item in items if item.get("class") == "COLUMN_REF"
     )
     names = [name.lower() for _, name in columns]
-    if len(columns) != len(items) or not columns or len(set(names)) < len(names):
-        raise NotDirectError
-    if len({column.lower() for column, _ in columns}) < len(columns):  # one column under two names
-        raise NotDirectError
+    if len(columns) != len(items) or not columns:
+        raise NotDirectError("it selects expressions")
+    if len(set(names)) < len(names) or len({column.lower() for column, _ in columns}) < len(columns):
+        raise NotDirectError("it selects a column or a name twice")
     return columns
 
 
@@ -116,7 +137,9 @@ class Prepared:
     columns: tuple[str, ...]
     schema: pa.Schema
     totals: Totals | None
-    limit: int | None
+    tail: Tail
+    order_by: tuple[str, ...]
+    grouping: GroupsAsked | None
     form: Form | None
     """The prepared condition."""
     box: Callable[[Given], Boxes] | None
@@ -125,47 +148,91 @@ class Prepared:
     parameters: int
     """The number of parameters that the statement takes."""
     width: float
+    places: Mapping[str, int]
+    latest: bool
 
-    def asked(self, given: Given) -> Asked | None:
-        """What is read then; None if it goes the long way."""
+    def asked(self, given: Given) -> Asked:
+        """What is read then. Raises NotDirectError if it goes the long way."""
         if self.parameters != len(given.parameters or ()):  # one too many or too few is for DuckDB to say
-            return None
+            raise NotDirectError("it has other parameters than it takes")
         condition: Condition | None = None
-        try:
-            if self.box is not None:
-                bounds = self.box(given)
-            else:
-                condition = None if self.form is None else self.form(given)
-                bounds, condition = self.finder.divided(condition)
-        except NotDirectError:
-            return None
-        return Asked(self.columns, self.schema, condition, bounds, self.totals, self.limit, self.width)
-
-
-def asked_of(direct: Direct, spec: TableSpec, parameters: Parameters) -> Asked | None:
-    """What such a statement reads of its table; None if it goes the long way."""
-    prepared = prepared_of(direct, spec)
-    return None if prepared is None else prepared.asked(Given((), parameters))
-
-
-def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_PLACES) -> Prepared | None:
-    """Such a statement over its table; None if it goes the long way. `places`: literals that are stand-ins for constants of a number."""
-    try:
-        reader = Reader(direct.alias, spec, places)
-        form = None if direct.where is None else reader.condition(direct.where, 0)
-        box = None if direct.where is None else reader.box
-        totals = _totals(direct, spec) if direct.totals else None
-        if totals is not None:
-            columns, schema = tuple(totals.reads), totals.schema
+        if self.box is not None:
+            bounds = self.box(given)
         else:
-            pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
-            columns = tuple(column for column, _ in pairs)
-            schema = pa.schema([pa.field(name, _handed_out(type_of_column(column, spec))) for column, name in pairs])
-    except NotDirectError:
-        return None
+            condition = None if self.form is None else self.form(given)
+            bounds, condition = self.finder.divided(condition)
+        limit = rows_in(self.tail.limit, self.places, given.constants)
+        offset = rows_in(self.tail.offset, self.places, given.constants) or 0
+        asked = Asked(
+            self.columns, self.schema, condition, bounds, self.totals, limit, self.width, offset, self.order_by, self.grouping, self.latest
+        )
+        if asked.at_once and len(bounds.boxes) != 1:  # the one query asks all of it of every row
+            asked = replace(asked, condition=None if self.form is None else self.form(given))
+        return asked
+
+
+def asked_of(direct: Direct, spec: TableSpec, parameters: Parameters) -> Asked:
+    """What such a statement reads of its table. Raises NotDirectError if it goes the long way."""
+    return prepared_of(direct, spec).asked(Given((), parameters))
+
+
+def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_PLACES) -> Prepared:
+    """Such a statement over its table. `places`: literals that are stand-ins for constants of a number.
+
+    Raises NotDirectError if it goes the long way.
+    """
+    reader = Reader(direct.alias, spec, places)
+    form = None if direct.where is None else reader.condition(direct.where, 0)
+    box = None if direct.where is None else reader.box
+    totals = _totals(direct, spec) if direct.totals else None
+    grouping, order_by = None, tuple[str, ...]()
+    if totals is not None:
+        columns, schema = tuple(totals.reads), totals.schema
+    elif direct.grouped is not None:
+        from tidewheel.sql.grouped import grouping_of
+
+        grouping = grouping_of(direct.grouped, direct.tail, direct.alias, spec)
+        columns, schema, order_by = grouping.reads, grouping.schema, grouping.order_by
+    else:
+        pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
+        columns = tuple(column for column, _ in pairs)
+        schema = pa.schema([pa.field(name, _handed_out(type_of_column(column, spec))) for column, name in pairs])
+        order_by = _ordered(direct, pairs, spec)
+        if direct.last is not None:
+            check_last_rows(direct.last, direct.alias, spec)
     widths = [_width(type_) for type_ in schema.types]
     width = sum(widths) if all(widths) else 0.0
-    return Prepared(columns, schema, totals, direct.limit, form, box, Finder(spec), len(reader.used), width)
+    return Prepared(
+        columns,
+        schema,
+        totals,
+        direct.tail,
+        order_by,
+        grouping,
+        form,
+        box,
+        Finder(spec),
+        len(reader.used),
+        width,
+        places,
+        direct.last is not None,
+    )
+
+
+def _ordered(direct: Direct, pairs: Sequence[tuple[str, str]], spec: TableSpec) -> tuple[str, ...]:
+    """What rows are ordered by: a name of the answer first, then a column of the table."""
+    named = {name.lower(): column for column, name in pairs}
+    found = []
+    for term in all_terms(direct.tail.orders, len(pairs)):
+        if isinstance(term.node, int):
+            column = pairs[term.node][0]
+        else:
+            column = named.get(plain_name(term.node) or "") or name_of(term.node, direct.alias)
+        _handed_out(type_of_column(column, spec))
+        if isinstance(spec.key, Ip) and column == spec.key.column:
+            raise NotDirectError("it orders by an address, whose order is not that of texts")
+        found.append(term.by(column))
+    return tuple(found)
 
 
 def _totals(direct: Direct, spec: TableSpec) -> Totals:
@@ -173,7 +240,7 @@ def _totals(direct: Direct, spec: TableSpec) -> Totals:
         if total.column:
             type_of_column(total.column, spec)
         if type_of(total, spec.schema) is None:
-            raise NotDirectError
+            raise NotDirectError(f"{total.what} of such a column is not made here")
     return Totals({name: total for total, name in direct.totals}, spec.schema)
 
 
@@ -190,5 +257,5 @@ def _handed_out(type_: pa.DataType) -> pa.DataType:
     same = t.is_integer(type_) or t.is_float32(type_) or t.is_float64(type_) or t.is_boolean(type_) or t.is_date32(type_)
     same = same or t.is_string(type_) or t.is_binary(type_) or t.is_decimal128(type_)
     if not same and not (t.is_timestamp(type_) and (type_.tz is None or type_.tz == "UTC" and type_.unit == "us")):
-        raise NotDirectError
+        raise NotDirectError(f"DuckDB makes another type of {type_}")
     return type_

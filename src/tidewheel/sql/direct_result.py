@@ -14,6 +14,7 @@ from tidewheel.errors import CancelledError
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
 from tidewheel.read.totals.sums import Sums
 from tidewheel.sql.asking import Asking
+from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Asked
 from tidewheel.sql.statement_result import StatementResult
 from tidewheel.sql.table_scan import TableScan
@@ -21,13 +22,18 @@ from tidewheel.sql.table_scan import TableScan
 _NOTICED = 0.05
 """Seconds."""
 
+_SORTED = 1 << 16
+"""Rows that are put in order here; DuckDB does it with more of them faster, and in less memory."""
+
 
 class DirectResult(StatementResult):
-    """Planned when it is made; read when it is asked for, each time anew and over the same rows."""
+    """Planned when it is made; read when it is asked for, each time anew and over the same rows. Raises NotDirectError if the answer would
+    have other types than DuckDB's."""
 
     def __init__(self, root: Path, table: PinnedTable, asked: Asked, limits: Limits, written: str, asking: Asking) -> None:
         super().__init__(root, written)
         self.schema = asked.schema
+        self.root = root
         self._table = table
         self._asked = asked
         self._limits = limits
@@ -35,6 +41,12 @@ class DirectResult(StatementResult):
         self._rows = 1 if asked.totals is not None and asked.limit is None else None
         self._ready: TableScan | None = None
         self._ready = self._last = self._scan()
+        types = [] if asked.grouping is None else self._last.types
+        if asked.grouping is not None and types and [types[number] for number in asked.grouping.picked] != self.schema.types:
+            raise NotDirectError("DuckDB gives another type to a group")
+        many = asked.limit is None or asked.limit + asked.offset > _SORTED
+        if asked.order_by and asked.grouping is None and not asked.latest and many and self._last.most_rows() > _SORTED:
+            raise NotDirectError("it puts many rows in order")
         self._costs([self._last])
         self._spent = asking.used.seconds
         self.stats.milliseconds = self._spent * 1e3
@@ -53,13 +65,14 @@ class DirectResult(StatementResult):
         parts: Mapping[str, str] | None = None
         if asked.totals is not None:
             parts = asked.totals.expressions if len(asked.bounds.boxes) == 1 else asked.totals.parts
-        return TableScan(self._table, asked.columns, asked.condition, bounds=asked.bounds, parts=parts, **limits)
+        more = _at_once(asked) if asked.at_once else None
+        return TableScan(self._table, asked.columns, asked.condition, bounds=asked.bounds, parts=parts, at_once=more, **limits)
 
     # ---- taking it --------------------------------------------------------------------------------------
 
     def _found(self, scan: TableScan, of: Cancellable, whole: bool = False) -> Iterator[pa.RecordBatch]:
         asked = self._asked
-        left = NEVER if asked.limit is None else asked.limit
+        left = NEVER if asked.limit is None or asked.at_once else asked.limit  # of one query, it is the query that has the limit
         if asked.totals is not None and not (scan.folded and len(asked.bounds.boxes) == 1):
             sums = Sums(asked.totals)
             for batch in scan.batches(of=of) if left else ():
@@ -74,6 +87,8 @@ class DirectResult(StatementResult):
         for batch in scan.batches(whole and asked.limit is None, of) if left else ():
             _check(of)
             part = batch if batch.num_rows <= left else batch.slice(0, int(left))
+            if asked.grouping is not None:
+                part = part.select(list(asked.grouping.picked))
             left -= part.num_rows
             yield part
             if not left:
@@ -146,6 +161,16 @@ class DirectResult(StatementResult):
     def cancel(self) -> None:
         self.cancelled = True
         self._last.cancel()
+
+
+def _at_once(asked: Asked) -> dict[str, Any]:
+    """What the one query of a statement is asked besides its rows' bounds and condition."""
+    more: dict[str, Any] = {"order_by": list(asked.order_by) or None, "limit": asked.limit, "offset": asked.offset}
+    if asked.latest:
+        more |= {"latest": True, "aged": True}
+    if asked.grouping is not None:
+        more |= {"columns": None, "aggregate": asked.grouping.aggregate or None, "group_by": list(asked.grouping.group_by) or None}
+    return more
 
 
 def _check(of: Cancellable) -> None:

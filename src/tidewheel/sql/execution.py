@@ -28,6 +28,7 @@ from tidewheel.sql import monitor
 from tidewheel.sql.asking import Used
 from tidewheel.sql.database import Database, Session, forget
 from tidewheel.sql.explained import Explained, explained
+from tidewheel.sql.frames import Frames, columns_of_frame
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.streamed import Streamed
 from tidewheel.sql.table_scan import TableScan
@@ -48,11 +49,13 @@ class Inputs:
         tables: Mapping[str, PinnedTable],
         others: Mapping[str, pa.Table | Streamed],
         generations: dict[str, int] | None = None,
+        frames: Frames | None = None,
     ) -> None:
-        """`generations`: of the tables that the other rows were taken from."""
+        """`generations`: of the tables that the other rows were taken from. `frames`: rows that came with the statement."""
         self.root = root
         self.tables = tables
         self.others = others
+        self.frames: Frames = frames or {}
         self.narrow: dict[str, Condition] = {}
         """What is known of all rows that are needed of a table, besides the filters of its scans."""
         self.at: dt.datetime | None = None
@@ -71,6 +74,7 @@ class Inputs:
     def columns(self) -> list[str]:
         """All names that a column could have been meant by."""
         names = [name for table in self.tables.values() for name in table.spec.schema.names]
+        names += [name for frame in self.frames.values() for name in columns_of_frame(frame)]
         return [*names, *(name for rows in self.others.values() for name in rows.schema.names)]
 
 
@@ -94,7 +98,7 @@ class StatementReading:
         self._reader: Any = None
         self.scans: list[TableScan] = []
         try:
-            self.does(lambda session: session.begin(inputs.tables, inputs.others, self._open, inputs.at))
+            self.does(lambda session: session.begin(inputs.tables, inputs.others, inputs.frames, self._open, inputs.at))
         except BaseException:
             self._sound = False
             self.close()

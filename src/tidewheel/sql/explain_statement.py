@@ -30,8 +30,17 @@ class ExplainResult(StatementResult):
     say what it cost."""
 
     def __init__(
-        self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, asking: Asking, analyze: bool
+        self,
+        makes: Makes,
+        inputs: Inputs,
+        limits: Limits,
+        text: Text,
+        parameters: Parameters,
+        asking: Asking,
+        analyze: bool,
+        why: str,
     ) -> None:
+        """`why`: why it is DuckDB that answers it."""
         super().__init__(inputs.root, text.written)
         self.schema = SCHEMA
         self._makes = makes
@@ -40,6 +49,7 @@ class ExplainResult(StatementResult):
         self._text = text
         self._parameters = parameters
         self._analyze = analyze
+        self._why = f"  filtered   {{}}\n  answered   by DuckDB, from the rows of this scan: {why}"
         self._made: pa.RecordBatch | None = None
         self._lock = threading.Lock()
         self._readings: set[StatementReading | ApartReading] = set()
@@ -71,9 +81,11 @@ class ExplainResult(StatementResult):
             narrow, tables = self._inputs.narrow, self._inputs.tables
             scans = [TableScan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
         keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
-        return pa.RecordBatch.from_arrays(
-            [pa.array(keys), pa.array([*(_text(scan, self._analyze) for scan in scans), said])], schema=SCHEMA
-        )
+        return pa.RecordBatch.from_arrays([pa.array(keys), pa.array([*(self._of_scan(scan) for scan in scans), said])], schema=SCHEMA)
+
+    def _of_scan(self, scan: TableScan) -> str:
+        filtered = "by us, as far as the statement's conditions are understood" if scan.asks else "by the index alone"
+        return f"{scan_text(scan, self._analyze)}\n{self._why.format(filtered)}"
 
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         began = perf_counter()
@@ -109,7 +121,8 @@ class ExplainResult(StatementResult):
         return self._inputs.generations
 
 
-def _text(scan: TableScan, read: bool) -> str:
+def scan_text(scan: TableScan, read: bool) -> str:
+    """How a scan is planned, and what it cost, if it was read."""
     parts = [plan_text(plan, scan.spec) for plan in scan.plans] or [f"table {scan.spec.name}: no row can match, nothing is read"]
     columns = ", ".join(scan.columns) or "none: the index knows how many rows there are"
     stats: Stats = scan.stats

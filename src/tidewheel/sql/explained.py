@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.duck.internals import ARROW_SCAN
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.model.conditions import Condition, all_of
+from tidewheel.model.dataclass import dataclass
 from tidewheel.sql.database import Session
 from tidewheel.sql.parameters import Parameters
 

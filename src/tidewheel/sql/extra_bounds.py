@@ -11,15 +11,16 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.duck.nodes import comparisons_of
+from tidewheel.duck.nodes import arguments, comparisons_of
 from tidewheel.model import conditions as where
-from tidewheel.model.schema import TableSpec
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.ip_addresses import address_ends
+from tidewheel.model.schema import Ip, TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
 from tidewheel.sql.parameters import Parameters, value_of
 
@@ -64,9 +65,17 @@ def _in(condition: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:
                 yield from _in(child, tables)
+        case {"class": "FUNCTION", "function_name": name} if name.lower() in _ADDRESSED:
+            column, *ends = arguments(condition)
+            for op, end in zip(_ADDRESSED[name.lower()], ends, strict=False):
+                yield from _compared(column, op, end, tables)
         case _:
             for column, op, value in comparisons_of(condition):
                 yield from _compared(column, op, value, tables)
+
+
+_ADDRESSED = {"ip_in": ("in network",), "ip_between": ("from address", "to address")}
+"""What functions of addresses say of their first argument."""
 
 
 def _compared(column: dict[str, Any], op: str, value: dict[str, Any], tables: dict[str, str]) -> Iterator[Hint]:
@@ -106,6 +115,8 @@ def _condition(hint: Hint, spec: TableSpec, parameters: Parameters) -> list[wher
         value = value_of(hint.value, parameters) if hint.is_parameter else hint.value
     except LookupError:
         return []
+    if hint.op in ("in network", "from address", "to address"):
+        return _addressed(field.name, hint.op, value) if isinstance(spec.key, Ip) and isinstance(value, str) else []
     if pa.types.is_timestamp(field.type):
         found = _nanoseconds(value)
         unit = max(1000, TimeAxis(field.name, field.type.unit).nanos)
@@ -114,6 +125,12 @@ def _condition(hint: Hint, spec: TableSpec, parameters: Parameters) -> list[wher
         number = _broken(value)
         return [] if number is None else list(_wider(field.name, hint.op, int(number), 2, pa.int64()))
     return []
+
+
+def _addressed(column: str, op: str, value: str) -> list[where.Condition]:
+    if (ends := address_ends([value] if op == "in network" else [value, value])) is None:
+        return []
+    return [where.AddressRange(column, None if op == "to address" else ends[0], None if op == "from address" else ends[1])]
 
 
 def _wider(column: str, op: str, value: int, by: int, type_: pa.DataType) -> Iterator[where.Condition]:

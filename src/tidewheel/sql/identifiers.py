@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tidewheel.duck.error_text import pointed
 from tidewheel.errors import QueryError
 from tidewheel.model.schema import nearest
+
+_YOUR_ROWS = "DataFrames and other rows of yours get their names with wh.sql(..., tables={'name': rows})"
+A_FILE = "A file becomes a table with wh.load(table, file, time=..., key=...)"
+_FILE = re.compile(r"[/\\*]|\.(parquet|csv|tsv|json|jsonl|ndjson|arrow|avro)\b", re.IGNORECASE)
 
 
 def meant(name: str, known: Sequence[str], text: str, place: tuple[int, int]) -> str | None:
@@ -18,6 +23,10 @@ def meant(name: str, known: Sequence[str], text: str, place: tuple[int, int]) ->
     return alike[0] if alike else None
 
 
-def unknown(name: str, known: Sequence[str], text: str, place: tuple[int, int]) -> QueryError:
-    said = f"there is no table {name!r}.{nearest(name, list(known))} Tables: {', '.join(known) or 'none yet'}"
+def unknown(name: str, known: Sequence[str], text: str, place: tuple[int, int], *, read: bool = False) -> QueryError:
+    """The error for a name that no table has; if the statement reads it, with what may have been meant instead of a table."""
+    near = nearest(name, list(known))
+    said = f"there is no table {name!r}.{near} Tables: {', '.join(known) or 'none yet'}"
+    if read and not near:
+        said += f". {A_FILE if _FILE.search(name) else _YOUR_ROWS}"
     return QueryError(pointed(said, text, place))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.duck import nodes
 from tidewheel.duck.nodes import Node, arguments, walk
 from tidewheel.model import conditions as where
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import pc
 from tidewheel.read.boxes import MOST_BOXES
 from tidewheel.sql import prefixes, spans
 from tidewheel.sql.folding import ConstantFolder
@@ -156,7 +156,7 @@ class ImpliedFinder:
             return Implied(nodes.comparison(_NAMES[op], subject, constant), True, False) if known else None
         bare, span = found
         of = self._scope.column(bare)
-        if of is None or not of.indexed or (node := _bounded(bare, of, span)) is None:
+        if of is None or not of.indexed or (node := bounded(bare, of, span)) is None:
             return None
         if bare is not subject and pa.types.is_date(of.type):  # DuckDB has answers of its own to date_trunc('hour', day) > …
             return None
@@ -247,7 +247,7 @@ def _prefixed(subject: Node, column: Column, begin: str, same: bool) -> Implied 
     return Implied(nodes.both(*ends), same, True)
 
 
-def _bounded(subject: Node, column: Column, span: spans.Span) -> Node | None:
+def bounded(subject: Node, column: Column, span: spans.Span) -> Node | None:
     """That a column lies in an interval of time."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":  # it has moments between two microseconds
         span = None if span[0] is None else span[0] - 1, None if span[1] is None else span[1] + 1

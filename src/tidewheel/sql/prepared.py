@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.duck.nodes import comparisons_of
+from tidewheel.duck.nodes import arguments, comparisons_of
 from tidewheel.model import conditions as where
-from tidewheel.model.schema import ColumnKey, TableSpec
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.ip_addresses import address_ends
+from tidewheel.model.schema import ColumnKey, Ip, TableSpec
 from tidewheel.read.boxes import NOTHING, Boxes, Interval
 from tidewheel.sql import constants
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
@@ -27,6 +28,12 @@ class Given:
     parameters: Parameters
 
 
+_SEARCHES = {"starts_with": "begin", "prefix": "begin", "^@": "begin", "ends_with": "end", "suffix": "end", "contains": "inside"}
+"""Functions of a text and another, and where the other is in it."""
+
+_LIKE = {"~~": False, "!~~": True}
+"""LIKE and NOT LIKE, as trees call them."""
+
 Form = Callable[[Given], Any]
 """A condition, or a value in it, that waits for what is given."""
 
@@ -34,14 +41,14 @@ Form = Callable[[Given], Any]
 def name_of(node: Any, alias: str) -> str:
     """Of a column, as it is written."""
     if (name := column_of(node, alias)) is None:
-        raise NotDirectError
+        raise NotDirectError("an expression stands where a column could")
     return name
 
 
 def type_of_column(column: str, spec: TableSpec) -> pa.DataType:
     """Of a column that is written as the table has it, in upper and lower case too."""
     if sum(name.lower() == column.lower() for name in spec.schema.names) != 1 or column not in spec.schema.names:
-        raise NotDirectError
+        raise NotDirectError(f"{column} is not written as the table has it")
     return spec.schema.field(column).type
 
 
@@ -66,7 +73,7 @@ class Reader:
 
     def condition(self, node: Any, depth: int) -> Form:
         if depth > 50:
-            raise NotDirectError
+            raise NotDirectError("its condition is deep")
         match node:
             case {"type": "CONJUNCTION_AND" | "CONJUNCTION_OR" as kind, "children": [_, *_] as children}:
                 self._is_box = self._is_box and kind == "CONJUNCTION_AND"
@@ -84,12 +91,18 @@ class Reader:
                 return _always(where.Negation(where.IsNull(self._column(child)[0])))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
                 return self._one_of(child, values)
-        raise NotDirectError
+            case {"class": "FUNCTION", "function_name": name} if name.lower() in ("ip_in", "ip_between"):
+                return self._addressed(name.lower(), arguments(node))
+            case {"class": "FUNCTION", "function_name": name} if name.lower() in _SEARCHES or name in _LIKE:
+                return self._searched(name.lower(), arguments(node))
+        raise NotDirectError(f"its condition has {_said(node)} in it")
 
     def _comparison(self, child: Any, op: str, value: Any) -> Form:
         column, type_ = self._column(child)
         compared, form = compared_as(type_), self._value(value, type_)
         key = self._spec.key
+        if isinstance(key, Ip) and column == key.column and op not in (where.EQUAL, where.UNEQUAL):
+            raise NotDirectError("the order of texts is not that of addresses")
         bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
         whole = pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
         self._is_box = self._is_box and bounded and whole and op != where.UNEQUAL
@@ -101,9 +114,30 @@ class Reader:
         compared, forms = compared_as(type_), [self._value(value, type_) for value in values]
         return lambda given: where.OneOf(column, pa.array([form(given) for form in forms], compared))
 
+    def _addressed(self, name: str, given: list[Any]) -> Form:
+        """That the key is an address of a network, or between two."""
+        if len(given) != (2 if name == "ip_in" else 3) or not isinstance(self._spec.key, Ip):
+            raise NotDirectError("its condition compares something else than a column with a constant")
+        column, type_ = self._column(given[0])
+        if column != self._spec.key.column:
+            raise NotDirectError("its condition compares something else than a column with a constant")
+        forms = [self._value(one, type_) for one in given[1:]]
+        return lambda given: _range(column, [form(given) for form in forms])
+
+    def _searched(self, name: str, given: list[Any]) -> Form:
+        """That a text begins with another, ends with it or contains it, or that it is like a pattern that says no more than this."""
+        column, type_ = self._column(given[0])
+        if len(given) != 2 or not pa.types.is_string(type_):
+            raise NotDirectError("its condition searches in something else than a column of texts")
+        form = self._value(given[1], type_)
+        if name in _LIKE:
+            like: Form = lambda given: _like(column, form(given))  # noqa: E731
+            return _negated(like) if _LIKE[name] else like
+        return lambda given: where.HasText(column, _SEARCHES[name], form(given))
+
     def _column(self, node: Any) -> tuple[str, pa.DataType]:
         if node.get("class") != "COLUMN_REF":
-            raise NotDirectError
+            raise NotDirectError("its condition compares something else than a column with a constant")
         name = name_of(node, self._alias)
         return name, type_of_column(name, self._spec)
 
@@ -113,14 +147,14 @@ class Reader:
         if node.get("class") == "CAST" and not node.get("try_cast"):
             cast, node = node["type_expr"].get("type_name", "").upper(), node["child"]
             if cast not in ("TIMESTAMP", "DATE") or node.get("class") != "CONSTANT":
-                raise NotDirectError
+                raise NotDirectError("its condition compares something else than a column with a constant")
         if node.get("class") == "PARAMETER" and not cast:
             name = node["identifier"]
             self.used.add(name)
             return lambda given: constants.given(_parameter(name, given.parameters), type_)
         literal = node.get("literal") if node.get("class") == "CONSTANT" else None
         if not isinstance(literal, dict):
-            raise NotDirectError
+            raise NotDirectError("its condition compares something else than a column with a constant")
         text = literal.get("text", "")
         read = reading(literal.get("kind", ""), type_, cast)
         if (place := self._places.get(text)) is None:
@@ -128,6 +162,12 @@ class Reader:
         if text.startswith("-"):
             return lambda given: read("-" + given.constants[place])
         return lambda given: read(given.constants[place])
+
+
+def _said(node: Any) -> str:
+    """What a node is, as people say it."""
+    name = node.get("function_name")
+    return f"{name}(…)" if name else str(node.get("class") or "something else").replace("_", " ").lower()
 
 
 def _box(ends: list[tuple[str, str, Form]], given: Given) -> Boxes:
@@ -153,8 +193,24 @@ def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -
     return lambda given: where.joined(how, [form(given) for form in forms])
 
 
+def _like(column: str, pattern: str) -> where.Condition:
+    """A pattern has no character in DuckDB that makes plain ones of the others, unless the statement says so."""
+    text, begins, ends = pattern.strip("%"), not pattern.startswith("%"), not pattern.endswith("%")
+    if "%" in text or "_" in text:
+        raise NotDirectError("its pattern says more than what a text begins with, ends with or contains")
+    if begins and ends:
+        return where.Comparison(column, where.EQUAL, pa.scalar(text, pa.string()))
+    return where.HasText(column, "begin" if begins else "end" if ends else "inside", text)
+
+
 def _negated(form: Form) -> Form:
     return lambda given: where.Negation(form(given))
+
+
+def _range(column: str, ends: list[str]) -> where.AddressRange:
+    if (found := address_ends(ends)) is None:
+        raise NotDirectError("an address is wrong, which DuckDB is to say")
+    return where.AddressRange(column, *found)
 
 
 def _always(made: Any) -> Form:
@@ -165,4 +221,4 @@ def _parameter(name: str, parameters: Parameters) -> Any:
     try:
         return value_of(name, parameters)
     except LookupError:
-        raise NotDirectError from None
+        raise NotDirectError("a parameter is missing") from None

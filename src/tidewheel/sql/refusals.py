@@ -10,6 +10,7 @@ from tidewheel.duck.error_text import pointed
 from tidewheel.duck.row_functions import ABOUT_THE_PROCESS
 from tidewheel.duck.tokens import Tokens
 from tidewheel.errors import QueryError
+from tidewheel.sql.identifiers import A_FILE
 
 TABLE_FUNCTIONS = frozenset(
     {
@@ -27,15 +28,20 @@ TABLE_FUNCTIONS = frozenset(
 )
 """Functions that make rows of their arguments alone."""
 
+_DERIVED = "derived tables: wh.create_derived(name, sql, time=…, key=…), refreshed by wh.refresh() or `tidewheel refresh`"
+
+_MATERIALISED = re.compile(r"\s*(CREATE(\s+OR\s+REPLACE)?|REFRESH|ALTER|DROP)\s+MATERIALIZED\s+VIEW\b", re.IGNORECASE)
+
 _INSTEAD = {
-    "CREATE": "of all that can be created, a warehouse has tables: CREATE TABLE name (column type, …) WITH (time = …, key = …)",
+    "CREATE": "of all that can be created, a warehouse has tables: CREATE TABLE name (column type, …) WITH (time = …, key = …), and, for "
+    f"queries whose rows are kept, {_DERIVED}",
     "DROP": "of all that can be dropped, a warehouse has tables: DROP TABLE name",
     "UPDATE": "rows are not changed one by one; exchange those of an interval of time with table.replace(rows, time=(first, last))",
     "DELETE": "rows are not deleted one by one; those of an interval of time leave with table.replace([], time=(first, last)), all with "
     "time=(None, None)",
     "MERGE_INTO": "exchange the rows of an interval of time with table.replace(rows, time=(first, last))",
     "ALTER": "a table keeps its columns; make another one and fill it with INSERT INTO … SELECT …",
-    "COPY": "write what wh.sql(...) returns with to_arrow(), or insert what you read with table.insert(...)",
+    "COPY": "write what wh.sql(...) returns with to_parquet(...), and bring files in with wh.load(...)",
     "COPY_DATABASE": "make a backup with wh.backup(...)",
     "EXPORT": "make a backup with wh.backup(...)",
     "ATTACH": "a statement knows one warehouse; open the other with tw.open(...)",
@@ -56,6 +62,12 @@ _INSTEAD = {
 _EXPLAINED = "EXPLAIN is of statements that read; of an INSERT, explain its SELECT"
 
 
+def check_words(text: str) -> None:
+    """Raises QueryError for statements that people know from elsewhere, and DuckDB cannot parse."""
+    if _MATERIALISED.match(text):
+        raise QueryError(f"there are no materialized views here, but {_DERIVED}; they are dropped with DROP TABLE name")
+
+
 def refused_statement(kind: str, text: str, explained: bool = False) -> QueryError:
     """The error for a statement that is none of ours."""
     if explained:
@@ -68,6 +80,8 @@ def refused_statement(kind: str, text: str, explained: bool = False) -> QueryErr
 
 def refused_table_function(name: str, text: str, place: tuple[int, int]) -> QueryError:
     said = f"{name}(…) is not allowed here: a statement reads tables of the warehouse only, no files and no network"
+    if name.lower().startswith(("read_", "parquet_")):
+        said += f". {A_FILE}"
     return QueryError(pointed(said, text, place))
 
 

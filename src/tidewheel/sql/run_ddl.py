@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.duck.error_text import as_written, pointed
 from tidewheel.engine.operations import DropTable, Insert, ListTables
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ExistsError, NotFoundError, QueryError
+from tidewheel.model.loading import pc
 from tidewheel.model.query import Stats
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.sql.create_table import spec_of

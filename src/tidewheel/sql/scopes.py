@@ -6,13 +6,14 @@ before tables, and of any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
 from tidewheel.duck.nodes import Node
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.schema import TableSpec
 
 _DEEPEST = 20
@@ -28,6 +29,11 @@ class TableFacts(Protocol):
         """About how many rows it has."""
         ...
 
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """Codes between which all its times are; None if they are not known here."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -37,6 +43,8 @@ class Column:
     table: TableFacts
     indexed: bool
     """It is the table's time, or (a part of) its key."""
+    name: str = ""
+    """In its table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +65,13 @@ class Tables:
     """By their names in lower case."""
     common: tuple[Node, ...] = ()
     """The common table expressions that are known there, as the tree has them; of one name, the last one counts."""
+    frames: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns of rows that came with the statement, by their names in lower case."""
 
     def within(self, node: Node) -> Tables:
         """Inside of a node that may have common table expressions of its own."""
         own = (node.get("cte_map") or {}).get("map") or ()
-        return Tables(self.pinned, (*self.common, *own)) if own else self
+        return replace(self, common=(*self.common, *own)) if own else self
 
     def needed(self, node: Node) -> list[Node]:
         """The common table expressions that a node needs to stand alone, in their order."""
@@ -127,15 +137,18 @@ class Tables:
         at = self._common(name)
         if at is not None:
             body = self.common[at]["value"]
-            before = Tables(self.pinned, self.common[:at])
+            before = replace(self, common=self.common[:at])
             return _renamed(before.output(body["query_node"], depth + 1), body.get("aliases"))
+        if (frame := self.frames.get(name.lower())) is not None:
+            return {one.lower(): None for one in frame}
         table = self.pinned.get(name.lower())
         if table is None:
             return None
         spec = table.spec
         names = [one.lower() for one in spec.schema.names]
         indexed = {*spec.key.columns, spec.time.column}
-        return {one.name.lower(): Column(one.type, table, one.name in indexed) for one in spec.schema if names.count(one.name.lower()) == 1}
+        once = [one for one in spec.schema if names.count(one.name.lower()) == 1]
+        return {one.name.lower(): Column(one.type, table, one.name in indexed, one.name) for one in once}
 
 
 def _renamed(columns: Mapping[str, Column | None] | None, names: list[str] | None) -> Mapping[str, Column | None] | None:

@@ -7,11 +7,14 @@ answer; DuckDB brings the conditions to the scans, through joins, groups and wha
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tidewheel.duck import nodes
 from tidewheel.duck.nodes import Node
+from tidewheel.sql.first_rows import first_rows
 from tidewheel.sql.folding import ConstantFolder
 from tidewheel.sql.implied import ImpliedFinder
 from tidewheel.sql.parameters import Parameters
@@ -21,9 +24,19 @@ from tidewheel.sql.small import Joined, Read, Small, conjuncts
 _DEEPEST = 60
 
 
-def sharpened(query: Node, tables: Mapping[str, TableFacts], parameters: Parameters, at: dt.datetime, read: Read) -> Node:
-    """The node of a query that has the same rows; the same object if there is nothing to add. `read`: answers small queries."""
-    known = Tables({name.lower(): table for name, table in tables.items()})
+def sharpened(
+    query: Node,
+    tables: Mapping[str, TableFacts],
+    parameters: Parameters,
+    at: dt.datetime,
+    read: Read,
+    frames: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Node:
+    """The node of a query that has the same rows; the same object if there is nothing to add. `read`: answers small queries.
+
+    `frames`: the columns of other rows, by their names in lower case.
+    """
+    known = Tables({name.lower(): table for name, table in tables.items()}, frames=frames)
     return _Sharpening(parameters, at, read).query(query, known, 0)
 
 
@@ -56,6 +69,8 @@ class _Sharpening:
         if inner and (more := _using(source, finder)):
             before = changed.get("where_clause")
             changed["where_clause"] = nodes.both(*([before] if before is not None else []), *more)
+        if (part := first_rows(node | changed, scope, small)) is not None:
+            changed["where_clause"] = nodes.both(part, *conjuncts((node | changed).get("where_clause")))
         changed = {name: value for name, value in changed.items() if value is not node.get(name)}
         return node | changed if changed else node
 
@@ -64,7 +79,7 @@ class _Sharpening:
         made = []
         for i, one in enumerate(ctes):
             body = one["value"]["query_node"]
-            inner = self.query(body, Tables(tables.pinned, (*tables.common, *ctes[:i])), depth + 1)
+            inner = self.query(body, replace(tables, common=(*tables.common, *ctes[:i])), depth + 1)
             made.append(one if inner is body else one | {"value": one["value"] | {"query_node": inner}})
         return ctes if all(a is b for a, b in zip(made, ctes, strict=True)) else made
 

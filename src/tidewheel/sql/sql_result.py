@@ -169,8 +169,9 @@ class SqlResult(StatementResult):
 
     @property
     def about(self) -> int:
-        """About how many rows its tables have."""
-        return sum(table.about for table in self._inputs.tables.values())
+        """About how many rows its tables have, and those that came with it."""
+        frames: int = sum(frame.num_rows for frame in self._inputs.frames.values())
+        return frames + sum(table.about for table in self._inputs.tables.values())
 
     @property
     def generations(self) -> dict[str, int]:

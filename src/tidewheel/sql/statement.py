@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,10 +19,12 @@ from tidewheel.duck.nodes import Node, walk
 from tidewheel.duck.parser import LONG, text_of, tree_of
 from tidewheel.duck.tokens import Tokens, blanked
 from tidewheel.errors import QueryError
+from tidewheel.model.dataclass import dataclass
+from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.ddl import SYSTEM, Change, change_of
 from tidewheel.sql.direct import Direct, direct_of
 from tidewheel.sql.extra_bounds import Hint, hints_of
-from tidewheel.sql.refusals import TABLE_FUNCTIONS, refused_function, refused_statement, refused_table_function
+from tidewheel.sql.refusals import TABLE_FUNCTIONS, check_words, refused_function, refused_statement, refused_table_function
 from tidewheel.sql.table_summary import Summary, summary_of
 
 _NOWHERE = (1 << 64) - 1
@@ -59,6 +61,8 @@ class Statement:
     hints: tuple[Hint, ...]
     """Of tables that it names once."""
     direct: Direct | None
+    why_not: str
+    """Why it is none that needs nothing of DuckDB but its parser."""
     bounded: bool
     """Whether it may run in this process: no single call of a function in it takes long, or makes much."""
     node: Node
@@ -71,10 +75,11 @@ class Statement:
         seen = list(walk(node))
         facts = _Facts(self.original)
         facts.look(seen)
-        direct = direct_of({"node": node}) if not self.explain else None
+        direct, why_not = _direct({"node": node})
         return replace(
-            self, text=text_of(node), summary=None, hints=facts.hints(seen), direct=direct, tables=tuple(facts.tables), node=node
-        )
+            self, text=text_of(node), summary=None, hints=facts.hints(seen), direct=direct, why_not=why_not, tables=tuple(facts.tables),
+            node=node,
+        )  # fmt: skip
 
 
 def parse(text: str) -> Statement | Change:
@@ -95,6 +100,7 @@ def parsed(text: str, original: str) -> Statement | Change:
         raise QueryError(f"the statement has {len(text):,} characters; at most {_LONGEST:,} are taken. Give many rows to table.insert(...)")
     if "\0" in text:
         raise QueryError("the statement has a character of code 0 in it, which SQL cannot have")
+    check_words(text)
     explain, select, tree = "", text, tree_of(text)
     if tree == "EXPLAIN":
         explain, select = _without_explain(text)
@@ -109,6 +115,7 @@ def parsed(text: str, original: str) -> Statement | Change:
     if facts.shows_tables and (explain or (tree["node"].get("from_table") or {}).get("type") != "SHOW_REF"):
         raise QueryError("SHOW TABLES is a statement of its own; within others, ask system.tables")
     summary = summary_of(tree) if not explain else None
+    direct, why_not = _direct(tree) if not facts.system and len(text) <= LONG else (None, "it reads a system table, or is long")
     return Statement(
         original,
         facts.rewritten(select),
@@ -118,11 +125,19 @@ def parsed(text: str, original: str) -> Statement | Change:
         facts.shows_tables,
         summary,
         facts.hints(nodes),
-        direct_of(tree) if not explain and not facts.system and len(text) <= LONG else None,
+        direct,
+        why_not,
         is_bounded(nodes, text),
         tree["node"] if len(text) <= LONG else {},
         statement_time.is_asked(nodes),
     )
+
+
+def _direct(tree: Any) -> tuple[Direct | None, str]:
+    try:
+        return direct_of(tree), ""
+    except NotDirectError as e:
+        return None, str(e)
 
 
 def _without_explain(text: str) -> tuple[str, str]:
@@ -172,7 +187,8 @@ class _Facts:
             self._replace.append((place[0], schema, name, not node["alias"]))
             return
         if schema and schema.lower() != "main":
-            raise QueryError(pointed(f"there is no schema {schema!r}: tables have none, or are in {SYSTEM!r}", self._text, place))
+            said = f"there is no schema {schema!r}: tables have none, or are in {SYSTEM!r}; {SYSTEM}.tables lists them"
+            raise QueryError(pointed(said, self._text, place))
         if schema:
             self._replace.append((place[0], schema, name, False))
         if len(name) > 128 or "·" in name:

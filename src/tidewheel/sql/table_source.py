@@ -20,7 +20,8 @@ from tidewheel.sql.duck_filters import condition_of
 Open = Callable[[TableSpec, list[str], Condition | None], Iterable[pa.RecordBatch]]
 """Begins a scan of a table: with these columns, of the rows that satisfy a condition."""
 
-_NOTHING = pa.array([True]).take(pa.array([0] * (1 << 20), pa.int32()))
+_NOTHING = pa.Array.from_buffers(pa.bool_(), 1 << 20, [None, pa.py_buffer(b"\xff" * (1 << 17))])
+"""(Not `pa.array([True])`: with the first array that Arrow makes of Python's values it loads pandas.)"""
 
 
 class TableSource(ArrowScanSource):

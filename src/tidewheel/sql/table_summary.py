@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.pieces import KMAX, KMIN, ROWS, TMAX, TMIN
 from tidewheel.model.query import Query
 from tidewheel.model.schema import TableSpec

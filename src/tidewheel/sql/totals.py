@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.duck.tokens import is_plain
 from tidewheel.read.totals.parse import AVG, CASTS, COUNT, MAX, MIN, ROWS, SUM, Total
 
 
@@ -43,6 +42,8 @@ def _total(item: Any, alias: str) -> tuple[Total, str] | None:
             if (column := column_of(node, alias)) is None:
                 return None
             total, said = Total(what, column, cast), f"{what}({'.'.join(node['column_names'])})"
+            from tidewheel.duck.tokens import is_plain  # here: DuckDB, whose tree this is, is loaded
+
             if not item.get("alias") and not all(is_plain(part) for part in node["column_names"]):
                 return None
         case _:

@@ -16,6 +16,22 @@ Commands = Any
 """The holder of sub-commands, for which argparse has no public name."""
 
 
+ELSEWHERE = {
+    "tables": "The tables of a warehouse are in: tidewheel status, and tidewheel sql -c 'SHOW TABLES'",
+    "drop": "A table is dropped by: tidewheel sql -c 'DROP TABLE name'",
+    "insert": "Rows come in by: tidewheel load TABLE FILE, and tidewheel sql -c 'INSERT INTO …'",
+    "import": "Files come in by: tidewheel load TABLE FILE",
+    "export": "An answer goes to a file by: tidewheel sql -c 'SELECT …' --output FILE",
+    "query": "Questions are asked by: tidewheel sql -c 'SELECT …'",
+    "select": "Questions are asked by: tidewheel sql -c 'SELECT …'",
+    "shell": "The shell is: tidewheel sql",
+    "init": "A warehouse is made by the first: tidewheel load or tidewheel create",
+    "open": "A warehouse is looked at by: tidewheel status, and tidewheel sql",
+    "head": "Some rows of a table are: tidewheel sql -c 'FROM name LIMIT 10'",
+}
+"""Commands that other tools have, and what does the like."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's, without abbreviations, which would end when a flag is added; what is mistyped is told with the nearest name."""
 
@@ -28,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             told = commands_of(self).get(getattr(options, "command", None) or "", self)
-            told.error(f"there is no {unknown[0]!r} here.{near(unknown[0].partition('=')[0], flags_of(told))}")
+            told.error(f"there is no {unknown[0]!r} here.{_meant(unknown[0], flags_of(told))}")
         return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -37,11 +53,21 @@ class Parser(argparse.ArgumentParser):
         known = [str(choice) for choice in action.choices]
         more = f"{near(str(value), known)} Choose from {', '.join(known)}"
         if isinstance(action, argparse._SubParsersAction):
+            more = f" {ELSEWHERE[value]}" if value in ELSEWHERE else more
             raise argparse.ArgumentError(None, f"there is no command {value!r}.{more}")
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}.{more}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\nSee {self.prog} --help\n")
+
+
+def _meant(unknown: str, flags: list[str]) -> str:
+    """What was probably meant by a word that no flag stands before."""
+    if "-c" in flags and len(unknown.split()) > 1:
+        return " A statement comes behind -c"
+    if "-w" in flags and not unknown.startswith("-") and Path(unknown).is_dir():
+        return " The warehouse comes behind -w"
+    return near(unknown.partition("=")[0], flags)
 
 
 def near(text: str, known: Iterable[str]) -> str:
@@ -82,16 +108,15 @@ def which() -> argparse.ArgumentParser:
     return shared
 
 
-def there(given: Path) -> Path:
+def there(given: Path, otherwise: str = "make one with `tidewheel create`") -> Path:
     """The root of a warehouse that is there: a name that was mistyped should not make a new one."""
-    from tidewheel.chunk import names
     from tidewheel.errors import NotFoundError
+    from tidewheel.model.chunk_names import CATALOG
 
     root = given.expanduser().resolve()
-    if not (root / names.CATALOG).is_file():
+    if not (root / CATALOG).is_file():
         raise NotFoundError(
-            f"there is no warehouse in {root}: it has no {names.CATALOG}. Give the folder that was given to tw.open, or make one with "
-            "`tidewheel create`"
+            f"there is no warehouse in {root}: it has no {CATALOG}. Give the folder that was given to tw.open, or {otherwise}"
         )
     return root
 

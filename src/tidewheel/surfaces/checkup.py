@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -101,12 +100,9 @@ def look_at_kernels() -> Check:
     from tidewheel.surfaces.warm import kernels
 
     misses, places = 0, set()
-    for module in kernels():
-        for thing in vars(module).values():
-            stats: Any = getattr(thing, "stats", None)  # Numba's, of a compiled function; inlined ones have counted nothing
-            if getattr(stats, "cache_hits", None) or getattr(stats, "cache_misses", None):
-                misses += sum(stats.cache_misses.values())
-                places.add(stats.cache_path)
+    for kernel in kernels():
+        misses += sum(kernel.stats.cache_misses.values())
+        places.add(kernel.stats.cache_path)
     return judge_kernels(misses, sorted(place for place in places if place))
 
 

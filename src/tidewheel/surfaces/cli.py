@@ -6,6 +6,8 @@ Nothing heavy is imported here: `tidewheel --help` answers at once, and each com
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import io
 import os
 import select
@@ -24,6 +26,7 @@ from tidewheel.surfaces.commands import (
     describe,
     doctor,
     explain,
+    load,
     refresh,
     restore,
     status,
@@ -36,6 +39,7 @@ Run = Callable[[argparse.Namespace], int]
 
 _COMMANDS: dict[str, tuple[Add, Run]] = {
     "create": (create.add, create.run),
+    "load": (load.add, load.run),
     "ingest": (ingest_command.add, ingest_command.run),
     "sql": (sql.add, sql.run),
     "status": (status.add, status.run),
@@ -57,10 +61,12 @@ _WITHOUT_WAREHOUSE = {"restore", "demo", "torture", "completion"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if argv is None:
+        _be_short()
     _open_streams()
     parser = make_parser()
     try:
-        options = parser.parse_args(argv)
+        options = parser.parse_args(_as_flags(sys.argv[1:] if argv is None else argv))
         if not getattr(options, "warehouse", True) and not getattr(options, "no_warehouse", False):
             parser.error("which warehouse? Give -w PATH, or set TIDEWHEEL_WAREHOUSE")
     except SystemExit as stop:  # argparse has already said why
@@ -94,6 +100,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _as_flags(words: Sequence[str]) -> Sequence[str]:
+    """`help`, `help load` and `version` are what their flags are."""
+    match list(words):
+        case ["help", *command]:
+            return [*command[:1], "--help"]
+        case ["version"]:
+            return ["--version"]
+    return words
+
+
 def make_parser() -> Parser:
     """All commands with all their flags."""
     shared = debug()
@@ -103,7 +119,7 @@ def make_parser() -> Parser:
         description="A real-time stream warehouse: rows can be queried the moment they arrive.",
         epilog=examples(
             [
-                "tidewheel create taxi -w data/wh --from rides.csv --key plate",
+                "tidewheel load taxi 'rides/*.csv' -w data/wh --time ts --key plate",
                 'tidewheel sql -w data/wh -c "SELECT count(*) FROM taxi"',
                 "tidewheel status -w data/wh --watch",
             ]
@@ -114,6 +130,18 @@ def make_parser() -> Parser:
     for name, (add, _) in _COMMANDS.items():
         add(commands, [shared] if name in _WITHOUT_WAREHOUSE else [shared, which()])
     return parser
+
+
+def _be_short() -> None:
+    """This process is for one command: most of what it makes stays to its end, so there is little to look for again and again, and at the
+    end nothing. That saves a sixth of a short one."""
+    gc.set_threshold(20_000, 20, 20)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    if "duckdb" not in sys.modules:  # which complains about what is left
+        gc.freeze()
 
 
 def _open_streams() -> None:
@@ -155,7 +183,7 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if not text.isprintable():  # names of columns come from anywhere, and a terminal would obey them
-        from tidewheel.surfaces.shell.cells import visible
+        from tidewheel.model.visible_text import visible
 
         text = visible(text)
     return text

@@ -39,9 +39,11 @@ def _once(wh: Warehouse, names: list[str] | None, full: bool, spark: Any, told: 
 
 
 def _watch(wh: Warehouse, names: list[str] | None, every: str, master: str | None, format_: str) -> int:
+    """The owner, and whoever inserts and queries, go before: Java has a low priority."""
     from tidewheel.derived_table import loop
+    from tidewheel.spark import background_session
 
-    with loop(wh._current, every, names, _session(master), lambda report: _show(report, format_)) as running:
+    with loop(wh._current, every, names, background_session(master), lambda report: _show(report, format_)) as running:
         try:
             running.wait()
         except KeyboardInterrupt:
@@ -54,9 +56,9 @@ def _session(master: str | None) -> Any:
     """A session on a master that was named; else one is made when it is needed."""
     if master is None:
         return None
-    import tidewheel.spark as tws
+    from tidewheel.spark import background_session
 
-    return tws.session(master)
+    return background_session(master)
 
 
 def _show(report: RefreshReport, format_: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from types import ModuleType
+from typing import Any
 
 from tidewheel.errors import TidewheelError
 
@@ -25,27 +25,31 @@ def main() -> None:
         print(f"Spark's classes are not archived: {e}")
 
 
-def kernels() -> list[ModuleType]:
-    """The modules with kernels: they compile when they are imported, or come from the cache."""
+def kernels() -> list[Any]:
+    """All of them, Numba's own objects, compiled now or taken from the cache."""
     import tidewheel.index.kernels
+    import tidewheel.model.jit.kernels
     import tidewheel.model.kernels
     import tidewheel.model.text.kernels
+    import tidewheel.read.filters.kernels
+    import tidewheel.read.filters.texts.kernels
+    import tidewheel.read.groups.blocks.kernels
+    import tidewheel.read.groups.joining.kernels
+    import tidewheel.read.groups.kernels
+    import tidewheel.read.groups.numbers.kernels
+    import tidewheel.read.groups.slots.kernels
+    import tidewheel.read.groups.sums.kernels
+    import tidewheel.read.groups.texts.kernels
     import tidewheel.read.kernels
+    import tidewheel.read.last.kernels
     import tidewheel.read.texts.kernels
+    import tidewheel.read.top.kernels
+    import tidewheel.read.totals.filtered.kernels
     import tidewheel.read.totals.kernels
     import tidewheel.write.kernels
     import tidewheel.write.sound.kernels
 
-    return [
-        tidewheel.index.kernels,
-        tidewheel.model.kernels,
-        tidewheel.model.text.kernels,
-        tidewheel.read.kernels,
-        tidewheel.read.texts.kernels,
-        tidewheel.read.totals.kernels,
-        tidewheel.write.kernels,
-        tidewheel.write.sound.kernels,
-    ]
+    return [tidewheel.model.jit.kernels.ready(*one) for one in tidewheel.model.jit.kernels.KERNELS]
 
 
 if __name__ == "__main__":

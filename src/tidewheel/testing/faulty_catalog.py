@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from tidewheel.catalog.sql import SqlCatalog
-from tidewheel.catalog.sqlite_file import SqliteFile, sqlite_engine
+from tidewheel.catalog.light import LightCatalog
+from tidewheel.catalog.sqlite_file import SqliteFile
 from tidewheel.env.faults import CRASHES, Fault, FaultyDisk
 from tidewheel.errors import StorageError
 from tidewheel.model.derived import Definition, Dependency
@@ -18,20 +18,13 @@ T = TypeVar("T")
 
 CATALOG_FAULTS = {kind: (*CRASHES, Fault.FAIL) for kind in ("commit", "create_table", "drop_table", "acquire", "release")}
 
-_compiled: dict[str, Any] = {}
 
-
-class FaultyCatalog(SqlCatalog):
+class FaultyCatalog(LightCatalog):
     """The real one, but for what its disk does to it. A write that fails has changed nothing."""
 
     def __init__(self, path: Path, disk: FaultyDisk) -> None:
         self._disk = disk
-        file = SqliteFile(path)
-        engine = sqlite_engine(file)
-        # thousands of catalogs are opened in a test: let them compile each statement once
-        _compiled.setdefault("dialect", engine.dialect)
-        engine.dialect, engine._compiled_cache = _compiled["dialect"], _compiled.setdefault("cache", engine._compiled_cache)
-        super().__init__(engine, file)
+        super().__init__(SqliteFile(path))
 
     def create_table(
         self, spec: TableSpec, epoch: int, definition: Definition | None = None, sources: Sequence[Dependency] = ()

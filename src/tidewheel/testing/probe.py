@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidewheel.cluster.handed_engine import HandedTable
 from tidewheel.engine import operations
 from tidewheel.engine.protocol import Engine, PinnedTable, TableEngine
 from tidewheel.index.version import ChunkLike, Version
@@ -121,7 +122,9 @@ class Probe:
     @property
     def last_engine(self) -> TableEngine:
         """The engine's table that was used last, even if its owner is lost by now."""
-        return self._held._table if isinstance(self._held, Table) else self._held
+        held = self._held._table if isinstance(self._held, Table) else self._held
+        assert not isinstance(held, HandedTable)
+        return held
 
     @property
     def spec(self) -> TableSpec:

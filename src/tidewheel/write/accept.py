@@ -16,15 +16,15 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError, InputError
 from tidewheel.model.arrays import named_as
+from tidewheel.model.dataclass import dataclass
+from tidewheel.model.loading import pc
 from tidewheel.model.pieces import Shape
 from tidewheel.model.schema import TableSpec, nearest
 from tidewheel.write.arrow_input import MOST_ROWS, InputColumns, by_name, to_batches
@@ -80,14 +80,14 @@ class Acceptor:
         row_bytes = self._shape.row_bytes
         self._most_rows = min(MOST_ROWS, most_bytes // row_bytes) if row_bytes else MOST_ROWS
         """Rows of a batch that need not be looked at more closely for their size; where rows differ in size, they must be."""
-        self._schema = spec.schema
+        self._schema = spec.stored
         roles = dict.fromkeys(spec.key.columns, "key") | {spec.time.column: "time"}
         self._required = {
-            i: roles.get(f.name, "non-nullable") for i, f in enumerate(spec.schema) if f.name in roles or not f.nullable
+            i: roles.get(f.name, "non-nullable") for i, f in enumerate(self._schema) if f.name in roles or not f.nullable
         }  # fmt: skip
         # (column, whether its null count tells all: nulls may hide in a dictionary's values)
-        self._checks = tuple((i, _plain(spec.schema.field(i).type)) for i in self._required)
-        self._look = SoundnessCheck(spec.schema)
+        self._checks = tuple((i, _plain(self._schema.field(i).type)) for i in self._required)
+        self._look = SoundnessCheck(self._schema)
 
     def accept(self, data: Any, on_bad: str = "error") -> Accepted:
         """The rows of `data` that fit the table. A bad row raises BadRowsError, or with on_bad="reject" is returned apart.
@@ -102,12 +102,15 @@ class Acceptor:
             return Accepted([data], [])
         batches: list[pa.RecordBatch] = []
         problems: list[_Problem] = []
-        start = 0
-        for part in to_batches(data, self.spec):
+        start = size = 0
+        parts = to_batches(data, self.spec)
+        at_once = isinstance(parts, list)
+        for part in parts:
             if isinstance(part, pa.RecordBatch):
                 if self._fits_as_it_is(part):
                     batches.append(part)
                     start += part.num_rows
+                    size = 0 if at_once else self.grown(size, part)
                     continue
                 part = by_name(part, self.spec)
             batch, found = self._typed(part, start, ENOUGH if on_bad == "error" else 0)
@@ -115,6 +118,7 @@ class Acceptor:
             start += part.rows
             if batch.num_rows:
                 batches += [batch.slice(lo, MOST_ROWS) for lo in range(0, batch.num_rows, MOST_ROWS)]
+                size = 0 if at_once else self.grown(size, batch)
         if problems and on_bad == "error":
             raise self._error(problems)
         self._check_size(batches)
@@ -128,6 +132,17 @@ class Acceptor:
         except BadRowsError:
             return None
         return None if problems else batch
+
+    def grown(self, size: int, batch: pa.RecordBatch) -> int:
+        """The bytes of rows so far. An iterator may go on for ever: it is read no further than an insert can be large."""
+        size += self._shape.bytes_of(batch)
+        if size > self._most_bytes:
+            raise InputError(
+                f"table {self.spec.name!r}: this input has more than {self._most_bytes:,} bytes of rows, and one insert, which becomes "
+                "visible at once, takes no more. Nothing was inserted; insert it in parts, raise Settings.max_batch_bytes, or load files "
+                "with wh.load"
+            )
+        return size
 
     def _check_size(self, batches: list[pa.RecordBatch]) -> None:
         """A batch becomes visible at once, so all of it is in memory at once."""

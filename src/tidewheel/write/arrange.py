@@ -23,10 +23,12 @@ from tidewheel.index.template import leaves_for
 from tidewheel.index.tree import TreeView
 from tidewheel.model.arrays import take, unified
 from tidewheel.model.codes import Codes, integer_codes
+from tidewheel.model.loading import later
 from tidewheel.model.partitions import Partitions, Widths, rows_by_start
 from tidewheel.model.pieces import BITS, COLUMNS, FIXED, KEYS, OTHER, SLOTS, TIMES, VALIDITY, VALUES, VAR64, Shape
 from tidewheel.model.times import INT64_MIN
-from tidewheel.write import kernels as k
+
+k = later("tidewheel.write.kernels")
 
 MOST_KEPT = 128 << 20
 """Bytes of working memory that are kept from one chunk to the next."""
@@ -112,7 +114,7 @@ class Arranger:
         schema = runs[0].batch.schema
         columns = [_column(plan, runs, c, shape, known) for c in range(len(schema))]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        leaves = _leaves(starts, bounds, self.leaf_rows, codes, times, batch, zoned)
+        leaves = leaves_over(starts, bounds, self.leaf_rows, codes, times, batch, zoned)
         generations, batches = _generations(sorted((run.generation_lo, run.generation_hi) for run in runs))
         return Arranged(batch, codes, times, leaves, generations, batches, _row_generations(plan, *generations))
 
@@ -182,7 +184,7 @@ def _divided(
     return out_starts[: n + 1], out_bounds[:n]
 
 
-def _leaves(
+def leaves_over(
     starts: Codes, bounds: Codes, leaf_rows: int, codes: Codes, times: Codes, batch: pa.RecordBatch, zoned: tuple[str, ...]
 ) -> Leaves:
     most = len(bounds) + len(codes) // leaf_rows + 1

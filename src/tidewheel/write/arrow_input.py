@@ -8,9 +8,9 @@ Neither pandas nor polars is imported: an object of theirs proves that they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -18,13 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import BadRowsError, InputError, TidewheelError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.casts import UNFIT
 from tidewheel.write.soundness import may_hide, settled_rows, unreadable_text
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 4096
-ACCEPTED = "a pyarrow Table, RecordBatch or reader, a pandas or polars DataFrame, a list of dicts, or anything with __arrow_c_stream__"
+SOME_ROWS = 65_536
+"""Rows of an iterator that are looked at together."""
+ACCEPTED = (
+    "a pyarrow Table, RecordBatch, reader, Dataset or ParquetFile, a pandas or polars DataFrame, a list of dicts, anything with "
+    "__arrow_c_stream__, or an iterator of these"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +43,71 @@ class InputColumns:
     """Columns that have text that is not UTF-8, in some rows."""
 
 
-def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
-    """The rows of any accepted input, in order. Memory that its owner may still change is copied, Arrow memory is not."""
+Parts = Iterable[pa.RecordBatch | InputColumns]
+
+
+def to_batches(data: Any, spec: TableSpec) -> Parts:
+    """The rows of any accepted input, in order. Memory that its owner may still change is copied, Arrow memory is not.
+
+    What brings its rows one after the other is read as the parts are asked for; whatever its own code raises goes on to the caller.
+    """
+    steps = _steps(data)
+    if steps is not None:
+        return _of_steps(steps, spec)
+    return _at_once(data, spec)
+
+
+def _steps(data: Any) -> Iterator[Any] | None:
+    """The rows of something that has them in pieces, as it brings them; None: all of it is here."""
+    if isinstance(data, (list, tuple)):
+        return iter(data) if data and not isinstance(data[0], Mapping) and _has_rows(data[0]) else None
+    if isinstance(data, pa.RecordBatchReader):
+        return _arrow_steps(data, lambda: data)
+    if type(data).__module__.startswith("pyarrow.") and hasattr(data, "iter_batches"):  # a ParquetFile
+        return _arrow_steps(data, data.iter_batches)
+    if hasattr(data, "to_batches") and (hasattr(data, "scanner") or hasattr(data, "to_reader") and hasattr(data, "dataset_schema")):
+        return _arrow_steps(data, data.to_batches)  # a Dataset, or a scan of one
+    return data if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__") else None
+
+
+def _has_rows(one: Any) -> bool:
+    return any(hasattr(one, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "iloc"))
+
+
+def _arrow_steps(data: Any, batches: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    try:
+        yield from batches()
+    except (pa.ArrowException, OSError) as e:
+        raise InputError(f"this {type(data).__name__} cannot be read as rows: {e}; nothing was inserted") from e
+
+
+def _of_steps(steps: Iterator[Any], spec: TableSpec) -> Iterator[pa.RecordBatch | InputColumns]:
+    """Neighbours that are alike are put together: many small batches would be as many runs."""
+    alike: list[Any] = []
+    rows = 0
+    for one in steps:
+        if alike and (rows >= SOME_ROWS or not _are_alike(alike[-1], one)):
+            yield from _together(alike, spec)
+            alike, rows = [], 0
+        alike.append(one)
+        rows += one.num_rows if isinstance(one, pa.RecordBatch) else 1
+    if alike:
+        yield from _together(alike, spec)
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    if isinstance(one, pa.RecordBatch) and isinstance(other, pa.RecordBatch):
+        return bool(one.schema.equals(other.schema, True))
+    return isinstance(one, Mapping) and isinstance(other, Mapping)
+
+
+def _together(alike: list[Any], spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
+    if isinstance(alike[0], Mapping):
+        return _dicts(alike, spec)
+    return _at_once(alike[0] if len(alike) == 1 else pa.Table.from_batches(alike), spec)
+
+
+def _at_once(data: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
     module = type(data).__module__.partition(".")[0]
     try:
         if isinstance(data, pa.RecordBatch):
@@ -55,8 +124,8 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns
             return _pandas(data, spec)
         if module == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
             data = data.collect()
-        if isinstance(data, pa.RecordBatchReader):
-            return _table(data.read_all(), spec)
+        if module == "pyspark" and hasattr(data, "toArrow"):  # whose stream of its own has no zone for times, and fails
+            data = data.toArrow()
         if hasattr(data, "__arrow_c_stream__"):
             return _table(pa.RecordBatchReader.from_stream(data).read_all(), spec)
         if hasattr(data, "__arrow_c_array__"):
@@ -66,6 +135,12 @@ def to_batches(data: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns
     except (pa.ArrowException, OSError, ValueError) as e:
         raise InputError(f"table {spec.name!r}: this {type(data).__name__} cannot be read as rows: {e}") from e
     hint = " For a dict of columns use pyarrow.table(data); for one row, [data]." if isinstance(data, Mapping) else ""
+    if isinstance(data, (str, os.PathLike)):
+        hint = f" Files are loaded by wh.load({spec.name!r}, {str(data)!r})."
+    elif module == "tidewheel" and hasattr(data, "query"):
+        hint = " The rows of a table are table.query()."
+    elif module in ("pandas", "polars") and hasattr(data, "to_frame"):
+        hint = " A Series is a DataFrame of one column with to_frame()."
     raise InputError(f"table {spec.name!r} takes {ACCEPTED}, not {type(data).__name__}.{hint}")
 
 
@@ -117,7 +192,15 @@ def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.Record
     return [InputColumns(len(rows), {str(name): [row.get(name) for row in rows] for name in names})]
 
 
+def with_time_index(frame: Any) -> Any:
+    """A DataFrame whose index of times, if it has a name, is a column like the others."""
+    name = frame.index.name
+    times = type(frame.index).__name__ == "DatetimeIndex"
+    return frame.reset_index() if times and name is not None and name not in frame.columns else frame
+
+
 def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
+    frame = with_time_index(frame)
     columns: dict[str, Any] = {}
     foreign: dict[str, pa.Array] = {}
     for i, name in enumerate(map(str, frame.columns)):

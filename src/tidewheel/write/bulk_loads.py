@@ -22,7 +22,7 @@ from tidewheel.index.tree import Tree, TreeView
 from tidewheel.model.delivery import Ack, Load, Written
 from tidewheel.model.pieces import Shape
 from tidewheel.model.record_checks import WrongValueError, check_content
-from tidewheel.model.records import ChunkRecord, MaskRecord, StreamBatchRecord
+from tidewheel.model.records import ChunkRecord, Delivery, MaskRecord
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.write.flush import Flusher
 from tidewheel.write.place import Placed
@@ -95,8 +95,9 @@ class Loads:
         self.abort(job)
         return Ack(rows, 0, generation)
 
-    def deliver(self, written: Sequence[Written], rest: Sequence[Placed], delivery: StreamBatchRecord) -> int:
-        """A batch of a stream, in one transaction: slices that are chunks already, and rows that are not. Returns its generation."""
+    def deliver(self, written: Sequence[Written], rest: Sequence[Placed], deliveries: Sequence[Delivery], rows: int) -> int:
+        """A batch of a stream, or a file, in one transaction: so many rows in all, some in chunks already, some not. Returns its
+        generation."""
         publisher = self._publisher
         for one in written:
             self._check_written(one, one.job)
@@ -105,9 +106,9 @@ class Loads:
             self._place_all([chunk for one in written for chunk in one.chunks], generation, records)
             for view in trees_of(rest, publisher.shape, generation):
                 records += self._flusher.write(publisher, view)
-            self._flusher.commits.load(publisher, records, (), reserved, [replace(delivery, generation=generation)])
+            self._flusher.commits.load(publisher, records, (), reserved, [replace(one, generation=generation) for one in deliveries])
         publisher.metrics.batches += 1
-        publisher.metrics.rows += delivery.rows
+        publisher.metrics.rows += rows
         return generation
 
     def _check_written(self, written: Written, job: str) -> None:

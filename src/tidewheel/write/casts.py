@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.model.arrays import digits, misplaced_decimal
+from tidewheel.model.loading import pc
 
 # What pyarrow raises for values it cannot convert. ArrowNotImplementedError is among them: the types can never be cast.
 UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)

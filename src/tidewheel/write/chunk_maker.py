@@ -30,7 +30,7 @@ from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor, Rejected
 from tidewheel.write.arrange import Arranger
 from tidewheel.write.making import make_chunk
-from tidewheel.write.templates import better_template, first_template, leaves_of
+from tidewheel.write.templates import better_template, first_template, leaves_of, redivided
 
 
 class ChunkMaker:
@@ -45,7 +45,7 @@ class ChunkMaker:
         self._files = _Folder(LocalFiles(Path(root)), load.folder)
         self._arranger = Arranger(load.leaf_rows)
         self._template: Template | None = None
-        self._runs: list[Run] = []
+        self._sources: list[Batch] = []
         self._bytes = 0
         self._seen = 0
         self._rows = 0
@@ -59,7 +59,7 @@ class ChunkMaker:
         """Take rows in. Returns those that do not fit, by their place among all that this task was given, or raises BadRowsError."""
         accepted = self._acceptor.accept(batch, on_bad)
         for rows in accepted.batches:
-            self._collect(rows)
+            self.collect(rows)
         start, self._seen = self._seen, self._seen + batch.num_rows
         return [replace(one, position=start + one.position) for one in accepted.rejected]
 
@@ -69,7 +69,7 @@ class ChunkMaker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Write what is left, unless something went wrong."""
         try:
-            if self._runs and error is None:
+            if self._sources and error is None:
                 self._write()
         finally:
             self._syncer.shutdown()
@@ -82,14 +82,15 @@ class ChunkMaker:
         """All of it, at the end."""
         return Written(self._load.job, tuple(self._chunks), self._rows)
 
-    def _collect(self, rows: pa.RecordBatch) -> None:
+    def collect(self, rows: pa.RecordBatch) -> None:
+        """Take rows in that an `Acceptor` of the table has accepted."""
         template = self._template
         if template is None:
             sample = Batch(rows, self._coders.first, self._shape)
             leaves = leaves_of(sample, self._load.chunk_bytes, self._load.leaf_rows)
             self._template = template = first_template(sample, self._coders, leaves, self._shape)
         source = Batch(rows, template.coder, self._shape)
-        self._runs.append(Run(source, EVERY_ROW, template, whole=True))
+        self._sources.append(source)
         self._bytes += source.bytes
         self._rows += rows.num_rows
         if self._bytes >= self._load.chunk_bytes:
@@ -98,9 +99,13 @@ class ChunkMaker:
     def _write(self) -> None:
         template = self._template
         assert template is not None
-        view = Tree.of(0, True, template, self._shape, self._runs).view()
-        self._runs, self._bytes = [], 0
-        template = better_template(view, template, self._coders, self._load.leaf_rows) or template
+        learns = template.coder.learns
+        if not learns:  # files are often in the order of their keys: then the template of the chunk before is of no use
+            template = redivided(self._sources, template)
+        view = Tree.of(0, True, template, self._shape, [Run(one, EVERY_ROW, template, whole=True) for one in self._sources]).view()
+        self._sources, self._bytes = [], 0
+        if learns:
+            template = better_template(view, template, self._coders, self._load.leaf_rows) or template
         made = make_chunk(self._files, self._table, self._arranger, view, template, self._coders, self._shape)
         record, self._template = made
         self._chunks.append(replace(record, file=self._files.name(record.file)))

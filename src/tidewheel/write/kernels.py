@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, copy_memory, unsigned, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import copy_memory, unsigned, view
 from tidewheel.model.pieces import BIT_OFFSET, DATA, GENERATION_LO, GENERATION_WIDTH, GENERATIONS, KEYS, PERM, ROWS, STARTS, VALUES
 
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
 
 
-@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])")
 def places(runs, bases, starts, place):
     """place[bases[r] + j] = position in the chunk of run r's row at its position j; starts = first position of each leaf.
 
@@ -40,7 +40,7 @@ def places(runs, bases, starts, place):
             cursor[l] = c
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64[::1], uint32[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[:, ::1], int64[::1], uint32[::1])")
 def place_columns(runs, columns, bases, place):
     """All columns of four or eight bytes to their places: a row of `columns` is (slot of the address, width, address of the copy).
 
@@ -63,7 +63,7 @@ def place_columns(runs, columns, bases, place):
                     out4[here[j]] = v4[perm[j]]
 
 
-@nb.njit("void(int64[:, ::1], int64[::1], uint32[::1], int64, int64, int64)", **JIT)
+@kernel("void(int64[:, ::1], int64[::1], uint32[::1], int64, int64, int64)")
 def place_generations(runs, bases, place, first, width, out):
     """The generation of each row, less the first, to its place: `out` is the address of numbers of so many bytes.
 
@@ -99,7 +99,7 @@ def place_generations(runs, bases, place, first, width, out):
                 out8[here[j]] = np.uint64(value)
 
 
-@nb.njit("int64(int64[::1], int64[::1])", **JIT)
+@kernel("int64(int64[::1], int64[::1])")
 def disordered(times, starts):
     """How many leaves are not in time order."""
     found = 0
@@ -114,7 +114,7 @@ def disordered(times, starts):
     return found
 
 
-@nb.njit("void(int64[::1], int64[::1], uint32[::1])", **JIT)
+@kernel("void(int64[::1], int64[::1], uint32[::1])")
 def order_by_time(times, starts, moved):
     """moved[p] = where the row at p belongs if its leaf is put in time order (stable)."""
     for l in range(starts.shape[0] - 1):
@@ -124,13 +124,13 @@ def order_by_time(times, starts, moved):
             moved[a + order[j]] = a + j
 
 
-@nb.njit("void(uint32[::1], uint32[::1])", **JIT)
+@kernel("void(uint32[::1], uint32[::1])")
 def move(place, moved):
     for i in range(place.shape[0]):
         place[i] = moved[place[i]]
 
 
-@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1], int64[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1], int64[::1])")
 def row_order(runs, bases, batch_bases, place, out):
     """out[p] = which row, counted over the batches of all runs, goes to place p"""
     for r in range(runs.shape[0]):
@@ -141,7 +141,7 @@ def row_order(runs, bases, batch_bases, place, out):
             out[here[j]] = first + perm[j]
 
 
-@nb.njit("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])")
 def place_keys(runs, bases, starts, leaf_rows, place, codes):
     """The codes of leaves of more than twice leaf_rows to their places; those of all others are left alone."""
     leaves = starts.shape[0] - 1
@@ -156,7 +156,7 @@ def place_keys(runs, bases, starts, leaf_rows, place, codes):
                 codes[here[j]] = keys[perm[j]]
 
 
-@nb.njit("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])", **JIT)
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])")
 def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved):
     """Divide leaves of more than twice leaf_rows by their codes: no leaf of several codes is larger than leaf_rows then.
 
@@ -203,7 +203,7 @@ def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, move
     return n
 
 
-@nb.njit("int64(int64[::1], int64[::1], int64, uint32[::1], int64[::1])", **JIT)
+@kernel("int64(int64[::1], int64[::1], int64, uint32[::1], int64[::1])")
 def cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds):
     """The chunk's leaves: empty ones left out, those of more than twice leaf_rows cut (by time, since that is their order)."""
     n = 0
@@ -223,7 +223,7 @@ def cut_leaves(starts, bounds, leaf_rows, out_starts, out_bounds):
     return n
 
 
-@nb.njit("void(int64[::1], uint32[::1], int64[::1], int64[::1])", **JIT)
+@kernel("void(int64[::1], uint32[::1], int64[::1], int64[::1])")
 def zone_map(codes, starts, least, greatest):
     for l in range(least.shape[0]):
         leaf = codes[starts[l] : starts[l + 1]]
@@ -236,7 +236,7 @@ def zone_map(codes, starts, least, greatest):
         greatest[l] = hi
 
 
-@nb.njit("void(int64[::1], uint32[::1], int64, int64, uint64[::1])", **JIT)
+@kernel("void(int64[::1], uint32[::1], int64, int64, uint64[::1])")
 def time_masks(times, starts, first, shift, out):
     """Which mini-ranges of 2^shift time units each leaf has rows in. Unsigned: the span of int64 times may exceed int64."""
     for l in range(out.shape[0]):
@@ -247,7 +247,7 @@ def time_masks(times, starts, first, shift, out):
         out[l] = mask
 
 
-@nb.njit("void(int64[::1], uint32[::1], int64, int64, int64[::1])", **JIT)
+@kernel("void(int64[::1], uint32[::1], int64, int64, int64[::1])")
 def partition_counts(times, starts, first, width, out):
     """Rows per partition; `first` is the number of the first one. Leaves are in time order: halving finds the borders."""
     for l in range(starts.shape[0] - 1):
@@ -270,7 +270,7 @@ def partition_counts(times, starts, first, width, out):
             a = lo
 
 
-@nb.njit("void(int64[::1], int64[::1], int64, int64, int64[::1])", **JIT)
+@kernel("void(int64[::1], int64[::1], int64, int64, int64[::1])")
 def partition_latest(times, generations, first, width, out):
     """The greatest generation of the rows of each partition; `first` is the number of the first one. Most rows share that of the last."""
     number = np.int64(0)
@@ -290,7 +290,7 @@ def partition_latest(times, generations, first, width, out):
             out[number - first] = generations[i]
 
 
-@nb.njit("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64, int64[::1], uint32[::1], int64, uint8[::1])")
 def place_wide(runs, column, bases, place, width, out):
     """Values of any width, byte by byte."""
     for r in range(runs.shape[0]):
@@ -304,7 +304,7 @@ def place_wide(runs, column, bases, place, width, out):
                 out[p + i] = v[q + i]
 
 
-@nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], uint8[::1])")
 def place_bits(runs, column, slot, bases, place, out):
     """Bits (validity or booleans) as one byte each. No validity address: all ones."""
     for r in range(runs.shape[0]):
@@ -318,7 +318,7 @@ def place_bits(runs, column, slot, bases, place, out):
             out[here[j]] = np.uint8(1) if address == 0 else (bits[q >> 3] >> np.uint8(q & 7)) & np.uint8(1)
 
 
-@nb.njit("int64(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1])")
 def place_ends(runs, column, wide, bases, place, ends):
     """ends = offsets of the strings in their new order (one more than rows). Returns the total."""
     for r in range(runs.shape[0]):
@@ -335,7 +335,7 @@ def place_ends(runs, column, wide, bases, place, ends):
     return ends[ends.shape[0] - 1]
 
 
-@nb.njit("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1], uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64, int64, int64[::1], uint32[::1], int64[::1], uint8[::1])")
 def place_bytes(runs, column, wide, bases, place, ends, out):
     for r in range(runs.shape[0]):
         narrow = view(runs[r, column + VALUES], _ANY, np.int32)

@@ -71,7 +71,7 @@ class Log:
         self.epoch = epoch
         self._durable = durability == "fsync"
         self._widths = fixed_widths(shape)
-        self._dictionaries = any(has_dictionary(type_) for type_ in table.spec.schema.types)
+        self._dictionaries = any(has_dictionary(type_) for type_ in table.spec.stored.types)
         self._segments: list[_Segment] = []
         """All that are there, oldest first; the last one with an open file is written to."""
         self._lock = threading.RLock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from tidewheel.errors import FormatError
+from tidewheel.model.dataclass import dataclass
 
 FORMAT = 2
 """Format 1 named one package where this one has a list of deliveries; both are read."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidewheel.chunk import names
 from tidewheel.errors import CorruptionError, FormatError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.records import Coverage, TableRecord
 from tidewheel.write.log_format import LogDamage, Record, Segment, Sighting, lane_of, read_record, read_segment, records_behind
 

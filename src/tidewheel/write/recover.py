@@ -126,7 +126,7 @@ class _Replay:
             return []
         runs = []
         try:
-            data = batch_of(record, publisher.spec.schema, self._widths)
+            data = batch_of(record, publisher.spec.stored, self._widths)
             if data.num_rows != record.rows:
                 raise ValueError(f"it has {data.num_rows:,} rows and says {record.rows:,}")
             unreadable = unreadable_text(data, publisher.spec.name)

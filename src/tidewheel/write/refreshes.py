@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.env.together import together
 from tidewheel.index.version import ChunkSet
 from tidewheel.model.codes import integer_codes
 from tidewheel.model.partitions import Partitions, joined
 from tidewheel.model.pieces import TMAX, TMIN
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.write.bulk_loads import trees_of
-from tidewheel.write.flush import Flusher
+from tidewheel.write.flush import WRITERS, Flusher
+from tidewheel.write.patches import Patch, write_patch
 from tidewheel.write.pending import Refresh, remove
 from tidewheel.write.publish import Publisher, Reservation
 
@@ -50,9 +52,51 @@ def exchange(
         raise
 
 
+def patch(publisher: Publisher, flusher: Flusher, patches: Sequence[Patch], reserved: Reservation, refresh: Refresh) -> bool:
+    """Commit a refresh that exchanges few rows of each of these chunks. False if a chunk cannot be patched: then nothing was done."""
+    files, table, leaf_rows = flusher.files, publisher.table, publisher.settings.leaf_rows
+    records: list[ChunkRecord] = []
+    unfit: list[Patch] = []
+
+    def write(share: Sequence[Patch]) -> None:
+        for one in share:
+            if unfit:
+                return
+            made = write_patch(files, table, one, leaf_rows, reserved.generation)
+            if isinstance(made, ChunkRecord):
+                records.append(made)
+            elif not made:
+                unfit.append(one)
+
+    try:
+        failures = [one for one in together(write, [patches[n::WRITERS] for n in range(WRITERS)]) if one is not None]
+        if failures:
+            raise failures[0]
+        if unfit:
+            remove(flusher.files, records)
+            return False
+        regions = [one.spot.chunk.record for one in patches]
+        masks = tuple(MaskRecord(one.time_lo, one.time_hi, reserved.generation - 1, REASON) for one in regions)
+        flusher.commits.load(publisher, records, masks, reserved, refresh=refresh)
+    except BaseException:
+        if not reserved.handed_over:
+            remove(flusher.files, records)
+        raise
+    return True
+
+
 def confirm(publisher: Publisher, flusher: Flusher, refresh: Refresh) -> None:
     """Commit a refresh that computed the rows that are there."""
     flusher.commits.load(publisher, [], (), None, refresh=refresh)
+
+
+def bytes_within(chunks: ChunkSet, times: Sequence[tuple[int, int]]) -> int:
+    """Of all chunks that have rows between the ends of one of these intervals."""
+    regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
+    met = np.zeros(len(regions), np.bool_)
+    for lo, hi in times:
+        met |= (regions[:, 0] <= hi) & (regions[:, 1] >= lo)
+    return sum(chunks.holders[n].record.bytes for n in np.flatnonzero(met).tolist())
 
 
 def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -> tuple[tuple[int, int], ...]:

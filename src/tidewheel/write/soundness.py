@@ -20,7 +20,10 @@ import pyarrow as pa
 
 from tidewheel.errors import BadRowsError
 from tidewheel.model.arrays import with_bytes
+from tidewheel.model.loading import later
 from tidewheel.model.pieces import address_of
+
+kernels = later("tidewheel.write.sound.kernels")
 
 Mask = npt.NDArray[np.bool_]
 
@@ -64,10 +67,8 @@ class SoundnessCheck:
         return all(_settled(column) is column for column in columns)
 
     def _to_look_at(self, batch: pa.RecordBatch) -> int:
-        from tidewheel.write.sound.kernels import to_look_at
-
         capsule = batch.__arrow_c_array__()[1]
-        return int(to_look_at(address_of(capsule, b"arrow_array"), self._known, self._forms))
+        return int(kernels.to_look_at(address_of(capsule, b"arrow_array"), self._known, self._forms))
 
 
 def _form(type_: pa.DataType) -> int:

@@ -10,7 +10,7 @@ says it for all before, and a replayed batch may be cut into slices differently,
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -51,7 +51,9 @@ class KeepRejects(Protocol):
 
 
 @dataclass(slots=True)
-class _Slice:
+class HeldRows:
+    """A slice that was taken in, or a file."""
+
     placed: list[Placed]
     rejected: list[Rejected]
     rows: int
@@ -77,7 +79,7 @@ class Streams:
         self._catalog = catalog
         self._rejects = rejects
         # bad rows of a load wait as long as it takes
-        self._staged: Expiring[SliceId, _Slice] = Expiring(publisher.clock, EXPIRES, stays=lambda slice_id: loads.knows(slice_id.run))
+        self._staged: Expiring[SliceId, HeldRows] = Expiring(publisher.clock, EXPIRES, stays=lambda slice_id: loads.knows(slice_id.run))
         self._runs: dict[str, list[str]] = {}
         """The last runs of each stream, in the order they were first seen."""
         self._lock = threading.Lock()
@@ -94,15 +96,23 @@ class Streams:
     def stage(self, slice_id: SliceId, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Take a slice in. The same slice again takes the place of the first; a newer run of a stream drops the slices of older ones,
         and those can stage no more."""
-        publisher = self._publisher
         self._enter(slice_id)
-        held = _Slice([], [], 0, 0)
+        held = self.take(batches, lambda held: self._check_room(slice_id, held))
+        with self._lock:
+            self._check_current(slice_id.stream, slice_id.run)
+            self._staged.put(slice_id, held)
+        return Staged(held.rows, len(held.rejected))
+
+    def take(self, batches: Iterable[pa.RecordBatch], check: Callable[[HeldRows], None]) -> HeldRows:
+        """Accept and place rows that nobody sees yet. Bad ones, and dead letters, are kept apart. `check` is asked after each batch."""
+        publisher = self._publisher
+        held = HeldRows([], [], 0, 0)
         position = 0
         for batch in batches:
             unreadable = unreadable_text(batch, publisher.spec.name)
             batch = settled_rows(batch)
             if hidden := unreadable.intersection(HIDDEN):
-                raise InputError(f"table {publisher.spec.name!r}: {min(hidden)} of a dead letter is not UTF-8 text; nothing was staged")
+                raise InputError(f"table {publisher.spec.name!r}: {min(hidden)} of a dead letter is not UTF-8 text; nothing was taken")
             good, letters = split(batch, position)
             held.rejected += [Rejected(x.position, x.column, x.reason, x.raw, x.origin or None) for x in letters]
             held.bytes += sum(len(x.raw) for x in letters)
@@ -116,13 +126,10 @@ class Streams:
                     held.rows += rows.num_rows
                     held.bytes += sum(run.bytes for _, _, run in placed)
             position += batch.num_rows
-            self._check_room(slice_id, held)
-        with self._lock:
-            self._check_current(slice_id.stream, slice_id.run)
-            self._staged.put(slice_id, held)
-        return Staged(held.rows, len(held.rejected))
+            check(held)
+        return held
 
-    def _check_room(self, slice_id: SliceId, held: _Slice) -> None:
+    def _check_room(self, slice_id: SliceId, held: HeldRows) -> None:
         """A batch becomes visible at once, so all of it is in memory at once."""
         most = self._publisher.settings.max_batch_bytes
         # without attempts whose place this one may take
@@ -179,7 +186,7 @@ class Streams:
                 self._loads.abort(one.job)
             return ack
 
-    def _load(self, stream: str, batch: int, parts: dict[SliceId, _Slice], written: Sequence[Written]) -> Ack:
+    def _load(self, stream: str, batch: int, parts: dict[SliceId, HeldRows], written: Sequence[Written]) -> Ack:
         """Publish a batch of which some slices are chunks already; packages are never among them."""
         assert not any(one.package for one in parts)
         for one in written:
@@ -188,14 +195,14 @@ class Streams:
         placed = [one for part in parts.values() for one in part.placed]
         rows = sum(part.rows for part in parts.values()) + sum(one.rows for one in written)
         try:
-            generation = self._loads.deliver(written, placed, StreamBatchRecord(stream, batch, 0, rows))
+            generation = self._loads.deliver(written, placed, [StreamBatchRecord(stream, batch, 0, rows)], rows)
         except BaseException:
             self._last.pop(stream, None)  # it may be in the catalog: whoever asks next looks
             raise
         self._last[stream] = batch
         return Ack(rows, rejected, generation)
 
-    def _deliver(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> Ack:
+    def _deliver(self, stream: str, batch: int, parts: dict[SliceId, HeldRows]) -> Ack:
         """Publish a batch without those of its packages that were loaded before."""
         names = {one.package for one in parts if one.package}
         if not names:
@@ -206,7 +213,7 @@ class Streams:
             rows = sum(part.rows for part in parts.values())
             return self._packages.load(records, rows, lambda: self._publish(stream, batch, parts, records))
 
-    def _publish(self, stream: str, batch: int, parts: dict[SliceId, _Slice], packages: tuple[PackageRecord, ...]) -> Ack:
+    def _publish(self, stream: str, batch: int, parts: dict[SliceId, HeldRows], packages: tuple[PackageRecord, ...]) -> Ack:
         placed = [one for part in parts.values() for one in part.placed]
         rows = sum(part.rows for part in parts.values())
         rejected = self._keep_rejects(stream, batch, parts)
@@ -214,7 +221,7 @@ class Streams:
             return Ack(0, rejected, self._publisher.version.generation)
         return Ack(rows, rejected, self._visible(stream, batch, placed, rows, packages))
 
-    def _keep_rejects(self, stream: str, batch: int, parts: dict[SliceId, _Slice]) -> int:
+    def _keep_rejects(self, stream: str, batch: int, parts: dict[SliceId, HeldRows]) -> int:
         """Before all else: if what follows fails the batch comes again, and the rejects know that they have been there."""
         rejected = sum(len(part.rejected) for part in parts.values())
         if rejected:
@@ -264,7 +271,7 @@ class Streams:
             self._last.setdefault(stream, max(found))  # a commit may have come meanwhile
         return self._last[stream]
 
-    def _slice(self, slice_id: SliceId) -> _Slice:
+    def _slice(self, slice_id: SliceId) -> HeldRows:
         found = self._staged.get(slice_id)
         if found is None:
             raise StagingLostError(
@@ -280,7 +287,7 @@ def _beside(one: SliceId, other: SliceId) -> bool:
     return whole and (one.partition, one.package) != (other.partition, other.package)
 
 
-def _package(name: str, parts: list[_Slice]) -> PackageRecord:
+def _package(name: str, parts: list[HeldRows]) -> PackageRecord:
     return PackageRecord(name, 0, sum(part.rows for part in parts), sum(len(part.rejected) for part in parts))
 
 

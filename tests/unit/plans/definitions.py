@@ -437,4 +437,26 @@ DEFINITIONS: dict[str, Definition] = {
         "SELECT plate, h AS ts, percentile_approx(v, 0.5) p FROM (SELECT plate, date_trunc('HOUR', ts) h, n, avg(speed) v FROM taxi GROUP BY 1, 2, 3) GROUP BY 1, 2",
         {"taxi": HOUR},
     ),
+    # ---- several sources ------------------------------------------------------------------------------------
+    "union_counts": Definition(
+        "SELECT plate, date_trunc('HOUR', ts) ts, count(*) c, sum(n) s, max(speed) top FROM (SELECT plate, ts, n, speed FROM taxi WHERE n > 1 UNION ALL SELECT plate, ts, n + 1, speed FROM taxi2) GROUP BY 1, 2",
+        {"taxi": HOUR, "taxi2": HOUR},
+    ),
+    "union_distinct": Definition("SELECT plate, ts FROM taxi UNION SELECT plate, ts FROM taxi2", {"taxi": SAME, "taxi2": SAME}),
+    "fact_counts": Definition(
+        "SELECT t.plate, date_trunc('HOUR', t.ts) ts, count(*) c, count(a.code) alarms, sum(n) s FROM taxi t JOIN alarm a ON t.plate = a.plate AND t.ts = a.ts GROUP BY 1, 2",
+        {"taxi": HOUR, "alarm": HOUR},
+    ),
+    "union_of_joins": Definition(
+        "SELECT t.plate, t.ts, t.speed, a.code FROM taxi t JOIN alarm a ON t.plate = a.plate AND t.ts = a.ts UNION ALL SELECT t.plate, t.ts, t.n, a.code FROM taxi2 t LEFT JOIN alarm a ON t.plate = a.plate AND t.ts = a.ts",
+        {"taxi": SAME, "taxi2": SAME, "alarm": SAME},
+    ),
+    "union_medians": Definition(
+        "SELECT plate, date_trunc('HOUR', ts) ts, percentile_approx(n, 0.5) p FROM (SELECT plate, ts, n FROM taxi UNION ALL SELECT plate, ts, n FROM taxi2) GROUP BY 1, 2",
+        {"taxi": HOUR, "taxi2": HOUR},
+    ),
+    "of_two_hours": Definition(
+        "SELECT a.plate, a.ts, a.c, b.top FROM (SELECT plate, date_trunc('HOUR', ts) ts, count(*) c FROM taxi GROUP BY 1, 2) a LEFT JOIN (SELECT plate, date_trunc('HOUR', ts) ts, max(n) top FROM taxi2 GROUP BY 1, 2) b ON a.plate = b.plate AND a.ts = b.ts",
+        {"taxi": HOUR, "taxi2": HOUR},
+    ),
 }

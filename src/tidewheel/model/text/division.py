@@ -12,7 +12,6 @@ words and six bytes of each; counts as LEB128. Zeros fill it up to 256 bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.errors import CorruptionError
+from tidewheel.model.dataclass import dataclass
 
 LONGEST_PREFIX = 255
 VERSION = 1

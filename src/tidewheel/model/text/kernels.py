@@ -11,7 +11,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from tidewheel.model.kernels import JIT, eight_bytes, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import eight_bytes, view
 from tidewheel.model.text.division import FIELDS, HEAD, PATH_FIELDS
 
 NODES, WORDS, PLAIN = range(HEAD)
@@ -148,7 +149,7 @@ def _code(table, text, size, pad):
         return np.int64(((np.uint64(ordinal) << np.uint64(48)) | np.uint64(this)) ^ np.uint64(0x8000000000000000))
 
 
-@nb.njit("int64(int64, int64, int64)", **JIT)
+@kernel("int64(int64, int64, int64)")
 def _slow_code(table, text, size):
     """`_code` by itself: what few texts need is not to be in the way of the others."""
     return _code(table, text, size, 0)
@@ -233,7 +234,7 @@ def _span(offsets, wide, i):
     return np.int64(both[0]), np.int64(both[1])
 
 
-@nb.njit("void(int64, int64, int64, int64, int64, int64, int64, int64[::1])", **JIT)
+@kernel("void(int64, int64, int64, int64, int64, int64, int64, int64[::1])")
 def byte_codes(offsets, wide, data, n, table, paths, pad, out):
     """Order-preserving codes of n texts; with pad 255, of the greatest texts that begin with them. `paths`: of the table, or 0."""
     if pad == 0 and view(table, HEAD, np.int64)[PLAIN]:
@@ -251,14 +252,14 @@ def byte_codes(offsets, wide, data, n, table, paths, pad, out):
             out[i] = _code(table, data + a, b - a, pad)
 
 
-@nb.njit("void(int64[::1], uint8[::1], int64[::1])", **JIT)
+@kernel("void(int64[::1], uint8[::1], int64[::1])")
 def bound_codes(tables, text, out):
     """The code of one text under each of many tables."""
     for c in range(tables.shape[0]):
         out[c] = _code(tables[c], text.ctypes.data, text.shape[0], 0)
 
 
-@nb.njit("void(int64, int64, int64, uint32[::1], int64, uint64[::1])", **JIT)
+@kernel("void(int64, int64, int64, uint32[::1], int64, uint64[::1])")
 def words_at(offsets, wide, data, rows, at, out):
     """The eight bytes from `at` on of some texts, filled up with zeros."""
     for i in range(rows.shape[0]):
@@ -266,7 +267,7 @@ def words_at(offsets, wide, data, rows, at, out):
         out[i] = _word(data + a, b - a, at, 0)
 
 
-@nb.njit("void(int64, int64, int64, uint32[::1], int64[::1])", **JIT)
+@kernel("void(int64, int64, int64, uint32[::1], int64[::1])")
 def in_common(offsets, wide, data, rows, out):
     """out = how many bytes some texts have in common at their beginning, the size of the shortest and of the longest."""
     a, b = _span(offsets, wide, np.int64(rows[0]))
@@ -294,7 +295,7 @@ def in_common(offsets, wide, data, rows, out):
     out[2] = most
 
 
-@nb.njit("void(int64, int64, int64, int64, int64[::1])", **JIT)
+@kernel("void(int64, int64, int64, int64, int64[::1])")
 def sizes(offsets, wide, data, n, out):
     """The size of each text in bytes."""
     for i in range(n):
@@ -313,7 +314,7 @@ def _order(text, size, bound):
     return -1 if size < bound.shape[0] else 1 if size > bound.shape[0] else 0
 
 
-@nb.njit("void(int64, int64, int64, int64, uint8[::1], int64, uint8[::1], int64, uint8[::1])", **JIT)
+@kernel("void(int64, int64, int64, int64, uint8[::1], int64, uint8[::1], int64, uint8[::1])")
 def between(offsets, wide, data, n, lo, has_lo, hi, has_hi, out):
     """out = whether each text is at least lo and at most hi, where there are such bounds."""
     for i in range(n):

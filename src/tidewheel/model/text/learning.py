@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.loading import later
 from tidewheel.model.text.division import MOST_DEPTH, MOST_NODES, WORD, Node, as_bytes, byte_addresses
-from tidewheel.model.text.kernels import in_common, sizes, words_at
+
+k = later("tidewheel.model.text.kernels")
 
 Rows = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
@@ -26,7 +28,7 @@ def one_text(array: pa.Array) -> bytes | None:
     """The text that all of these are, as bytes; None if they differ."""
     *at, array = byte_addresses(array)
     out = np.empty(3, np.int64)
-    in_common(*at, np.arange(len(array), dtype=np.uint32), out)
+    k.in_common(*at, np.arange(len(array), dtype=np.uint32), out)
     return bytes(as_bytes(array.slice(0, 1))[0].as_py()) if out[0] == out[1] == out[2] else None
 
 
@@ -37,7 +39,7 @@ class _Learner:
         self._most = max(1, most)
         self._nodes = 1
         self._sizes = np.empty(len(self._array), np.int64)
-        sizes(*self._at, len(self._array), self._sizes)
+        k.sizes(*self._at, len(self._array), self._sizes)
 
     def root(self) -> Node:
         rows = np.arange(len(self._array), dtype=np.uint32)
@@ -86,13 +88,13 @@ class _Learner:
 
     def _common(self, rows: Rows) -> tuple[int, int, int]:
         out = np.empty(3, np.int64)
-        in_common(*self._at, rows, out)
+        k.in_common(*self._at, rows, out)
         common, least, longest = out.tolist()
         return common, least, longest
 
     def _words(self, rows: Rows, at: int) -> Words:
         out = np.empty(len(rows), np.uint64)
-        words_at(*self._at, rows, at, out)
+        k.words_at(*self._at, rows, at, out)
         return out
 
     def _text(self, row: np.uint32) -> bytes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, copy_memory, eight_bytes, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import copy_memory, eight_bytes, view
 from tidewheel.model.pieces import DATA, PERM, VALUES
 
 _ANY = np.int64(1) << 60
@@ -97,7 +98,7 @@ def _are_all(offsets, wide, data, row, n, given):
     return differs == 0
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1], int64, uint8[::1], int64, uint8[::1])", **JIT)
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1], int64, uint8[::1], int64, uint8[::1])")
 def within(pieces, segments, column, wide, lo, has_lo, hi, has_hi, out):
     """out = whether each text is at least lo and at most hi, where there are such bounds. Returns how many are."""
     one = has_lo and has_hi and _is(lo.ctypes.data, lo.shape[0], hi)
@@ -134,7 +135,7 @@ def within(pieces, segments, column, wide, lo, has_lo, hi, has_hi, out):
     return count
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64)", **JIT)
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64)")
 def copy_ends(pieces, segments, column, wide, out):
     """Offsets of a copy of all texts, one more than rows, at the address `out`. Returns the last; 32 bits may not hold it."""
     narrow = view(out, _ANY, np.int32)
@@ -168,7 +169,7 @@ def copy_ends(pieces, segments, column, wide, out):
     return total
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])", **JIT)
+@kernel("void(int64[:, ::1], int64[:, ::1], int64, int64, uint8[::1])")
 def copy_bytes(pieces, segments, column, wide, out):
     """The bytes of all texts, one after the other."""
     at = np.int64(0)

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.model.loading import later
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import parts_of
 from tidewheel.read.totals.sums import ColumnTotals, Sums, Totals
 
+if TYPE_CHECKING:
+    from tidewheel.read.filters.program import Program
+
+k = later("tidewheel.read.totals.kernels")
+filtered = later("tidewheel.read.totals.filtered.kernels")
+
 MOST_ROWS = 1 << 20
 """Rows between two looks at the clock."""
 
 
-def folded(scan: Scan, totals: Totals, watch: Watch) -> pa.RecordBatch:
-    """The totals of all rows of a scan, if there is a way to fold them."""
-    from tidewheel.read.totals import kernels as k
-
+def folded(scan: Scan, totals: Totals, watch: Watch, program: Program | None = None) -> pa.RecordBatch:
+    """The totals of all rows of a scan, if there is a way to fold them; with a program, of those where it is true."""
     asked = totals.folds
     assert asked is not None
     columns = scan.planner.columns(totals.reads)
+    looked = columns if program is None else scan.planner.columns(list(dict.fromkeys((*totals.reads, *program.reads))))
     found = np.array([(0, 0, 0, INT64_MAX, INT64_MIN, 0)] * len(asked), np.int64).reshape(-1, k.WHOLES)
     floats = np.array([(0.0, math.inf, -math.inf)] * len(asked)).reshape(-1, k.FLOATS)
     sums = Sums(totals)
-    for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
-        sums.rows += int(segments[:, 2].sum())
-        k.fold(here.pieces, segments, asked, found, floats)
+    for here, segments in parts_of(scan, looked, MOST_ROWS, watch):
+        if program is None:
+            sums.rows += int(segments[:, 2].sum())
+            k.fold(here.pieces, segments, asked, found, floats)
+        else:
+            sums.rows += filtered.fold_where(here.pieces, segments, program.steps, asked, found, floats)
     for column, type_, wholes, numbers in zip(totals.reads, columns.types, found.tolist(), floats.tolist(), strict=True):
         told = _floats(wholes, numbers) if pa.types.is_floating(type_) else _wholes(wholes, 1 << 63 if pa.types.is_uint64(type_) else 0)
         sums.add_values(column, told)

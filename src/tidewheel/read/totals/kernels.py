@@ -9,7 +9,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import view
 from tidewheel.model.pieces import BIT_OFFSET, PERM, ROWS, VALIDITY, VALUES
 from tidewheel.read.totals.folds import ADD, COMPARE, KINDS
 
@@ -122,7 +123,7 @@ def _bring_wholes(source, kind, places, n, out):
             out[i] = values[places[i]] ^ turn
 
 
-@nb.njit("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", **JIT, fastmath={"reassoc"})
+@kernel("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", fastmath={"reassoc"})
 def fold(pieces, segments, columns, found, floats):
     """Add what the segments hold to what was found. A row of `columns` is (column, kind, wants), of the others what the names above say."""
     room = np.empty(_ROOM, np.uint32)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
+
+from tidewheel.model.dataclass import dataclass
 
 ROWS, COUNT, SUM, MIN, MAX, AVG = "count(*)", "count", "sum", "min", "max", "avg"
 

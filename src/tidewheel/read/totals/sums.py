@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.errors import QueryError
+from tidewheel.model.loading import pc
 from tidewheel.read.totals.folds import folds_of
 from tidewheel.read.totals.parse import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, part_name, parts_of, type_of, written
 
@@ -46,6 +46,8 @@ def _before(a: Any, b: Any) -> bool:
 
 class Totals:
     """Totals by their names, over rows of a schema. Nothing in it changes."""
+
+    in_place = False
 
     def __init__(self, asked: Mapping[str, Total], schema: pa.Schema) -> None:
         """All of them have a type: see `type_of`."""

@@ -20,9 +20,9 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "create",
         parents=parents,
-        help="create a table: from a sample file, from columns, or from a record descriptor",
+        help="create an empty table: from a sample file, from columns, or from a record descriptor",
         description="Create a table. Its columns come from a sample file, whose types are inferred, from --column, or from a record\n"
-        "descriptor. The warehouse is made if it is not there.",
+        "descriptor. It has no rows: `tidewheel load` brings them. The warehouse is made if it is not there.",
         epilog=examples(
             [
                 "tidewheel create taxi -w data/wh --from rides.csv.gz --time ts --key plate",
@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
             wh.create_table(spec.name, spec.schema, time=time, key=spec.key, partition=spec.partition, if_exists=options.if_exists)
     for line in told(new, options.warehouse, options.dry_run, made):
         print(line)
+    if made and not options.dry_run:
+        print("It has no rows yet.")
     print(f"Next: {_next(options, new)}")
     return 0
 
@@ -95,7 +97,7 @@ def told(new: NewTable, root: Path, dry: bool, made: bool = True) -> list[str]:
     from rich.cells import cell_len
 
     from tidewheel.model.definition import key_text
-    from tidewheel.surfaces.shell.cells import visible
+    from tidewheel.model.visible_text import visible
 
     spec = new.spec
     said = f"would be created in {root}" if dry else f"created in {root}" if made else f"is in {root} already, and the same"
@@ -122,13 +124,10 @@ def _next(options: argparse.Namespace, new: NewTable) -> str:
     """The command that fills the table with records like those of the sample."""
     if options.dry_run:
         return "the same command without --dry-run"
-    words = ["tidewheel", "ingest", options.table, "-w", str(options.warehouse), "--from"]
+    words = ["tidewheel", "load", options.table, str(options.sample) if options.sample else "FILE", "-w", str(options.warehouse)]
     if options.sample is None:
-        return f"{shlex.join(words)} FOLDER"
-    if options.payload is not None:  # a file that is not known by its name is not found in a folder: it is a sample of messages
-        words += ["kafka://HOST:9092/TOPIC", "--payload", options.payload]
-    else:
-        words += [str(options.sample), "--once"]
+        return shlex.join(words)
+    words += ["--payload", options.payload] if options.payload else []
     words += ["--time-format", new.time_format] if new.time_format else []
     words += ["--delimiter", options.delimiter] if options.delimiter else []
     words += ["--columns", ",".join(options.names)] if options.names else []

@@ -15,12 +15,12 @@ from tidewheel.errors import QueryError
 from tidewheel.model.figures import counted
 from tidewheel.model.schema import ColumnKey, TableSpec
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.model.visible_text import visible
 from tidewheel.read.result import Result
 from tidewheel.surfaces.explain.drawing import draw
 from tidewheel.surfaces.explain.labels import is_relative, key_label, key_name
 from tidewheel.surfaces.explain.plane import Interval, Region, plane
 from tidewheel.surfaces.explain.svg import svg
-from tidewheel.surfaces.shell.cells import visible
 
 _WIDEST, _HEIGHT = 100, 16
 """The size of the drawing, in characters."""

@@ -6,7 +6,7 @@ import re
 
 _REPLACE = "those of an interval can be exchanged (in Python: table.replace(rows, time=(first, last)))"
 _TIME = "give it more time with --timeout N, or TIDEWHEEL_QUERY_SECONDS=N"
-_FILES = "bring files in with tidewheel ingest TABLE --from PATH"
+_FILES = "bring files in with tidewheel load TABLE FILE"
 
 _INSTEAD = {
     "give it more time with timeout= (for all: Settings.query_seconds)": _TIME,
@@ -20,7 +20,7 @@ _INSTEAD = {
     "those of an interval of time leave with table.replace([], time=(first, last)), all with time=(None, None)": (
         "those of an interval of time can leave (in Python: table.replace([], time=(first, last))), and DROP TABLE takes all"
     ),
-    "write what wh.sql(...) returns with to_arrow(), or insert what you read with table.insert(...)": (
+    "write what wh.sql(...) returns with to_parquet(...), and bring files in with wh.load(...)": (
         f"write an answer with \\o FILE or --output FILE; {_FILES}"
     ),
     "make a backup with wh.backup(...)": "make a backup with tidewheel backup FOLDER",
@@ -32,6 +32,11 @@ _INSTEAD = {
     "give values as parameters; statements": "statements",
     "give values as parameters": "write values into the statement",
     "; use them with wh.table(...)": ": a statement cannot name them",
+    ". DataFrames and other rows of yours get their names with wh.sql(..., tables={'name': rows})": "",
+    "derived tables: wh.create_derived(name, sql, time=…, key=…), refreshed by wh.refresh() or `tidewheel refresh`": (
+        "derived tables, which tidewheel refresh brings up to date (in Python: wh.create_derived(name, sql, time=…, key=…))"
+    ),
+    "wh.load(table, file, time=..., key=...)": "tidewheel load TABLE FILE --time COLUMN --key COLUMN",
 }
 """Phrases of the warehouse's messages, and the shell's words for them."""
 

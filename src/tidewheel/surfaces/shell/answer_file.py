@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
-from tidewheel.errors import InputError, StorageError
+from tidewheel.env.whole_file import whole_file
+from tidewheel.errors import InputError
 from tidewheel.surfaces.shell.formats import write
 
 FORMATS = {
@@ -30,28 +28,8 @@ def format_of(path: Path) -> str:
 def save(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write an answer into a file, in place of one that may be there, and return how many rows it has."""
     format_ = format_of(path)
-    path = path.expanduser()
-    try:
-        number, made = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as e:
-        raise StorageError(f"cannot write {path}: {e.strerror}") from e
-    try:
-        with os.fdopen(number, "wb") as file:
-            try:
-                rows = write(format_, schema, batches, file)
-            except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:  # a type that the format does not have
-                raise InputError(f"{path}: {format_} cannot hold this answer: {str(e).splitlines()[0]}") from e
-        os.chmod(made, 0o666 & ~_umask())
-        os.replace(made, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(made)
-        raise
-    return rows
-
-
-def _umask() -> int:
-    """The user's umask: rights that new files do not get. The system has no other way to ask for it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    with whole_file(path) as file:
+        try:
+            return write(format_, schema, batches, file)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:  # a type that the format does not have
+            raise InputError(f"{path}: {format_} cannot hold this answer: {str(e).splitlines()[0]}") from e

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tidewheel.model.figures import counted, duration
 from tidewheel.model.query import Stats
+from tidewheel.model.visible_text import visible
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell import grid
-from tidewheel.surfaces.shell.cells import visible
 
 ROWS_KEPT = 10_000
 """Rows of an answer that are kept to be shown. The rest is read and counted: formats other than `table` have all of them."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+from tidewheel.model.loading import pc
+
 _BEYOND = {
     **{f"<value out of range: {(1 << bits) - 1}>": "infinity" for bits in (31, 63)},
     **{f"<value out of range: {1 - (1 << bits)}>": "-infinity" for bits in (31, 63)},
     "<value out of range: 86400000000>": "24:00:00",
 }
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def texts(column: pa.Array) -> list[str | None]:
@@ -24,6 +22,8 @@ def texts(column: pa.Array) -> list[str | None]:
     kind = column.type
     if _is_text(kind):
         return column.to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_integer(kind):  # without Arrow's functions, which take longer to load than a number to write
+        return [None if value is None else str(value) for value in column.to_pylist()]
     if pa.types.is_floating(kind):  # Arrow writes 1.0 as 1
         return pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)$", r"\1.0").to_pylist()  # type: ignore[no-any-return]
     if _is_bytes(kind):
@@ -53,16 +53,6 @@ def json_texts(column: pa.Array) -> list[str]:
 def is_number(kind: pa.DataType) -> bool:
     """Whether its values stand at the right of a column."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def visible(text: str) -> str:
-    """On one line, and without anything that a terminal would obey."""
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    mark = found[0]
-    return _NAMED.get(mark) or (f"\\x{ord(mark):02x}" if ord(mark) < 256 else f"\\u{ord(mark):04x}")
 
 
 def _temporal(column: pa.Array) -> list[str | None]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tidewheel.errors import InputError, TidewheelError
 from tidewheel.surfaces.arguments import Commands, seconds, there
 
 if TYPE_CHECKING:
+    from tidewheel.surfaces.shell.opening import AwaitedWarehouse
     from tidewheel.surfaces.shell.session import ShellSession
     from tidewheel.surfaces.shell.statements import Piece
 
@@ -64,18 +64,18 @@ def run(options: argparse.Namespace) -> int:
         format_of(options.output)
     source = None if typed else _pieces(options)
     root = there(options.warehouse)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of NumPy's, which makes a thread for each core, and needs none of them here
+    debug = bool(getattr(options, "debug", False))
+    if source is None:
+        return _shell(root, options, debug)
 
     from tidewheel.surfaces.progress_bar import open_warehouse
     from tidewheel.surfaces.shell.screen import Look, Screen
     from tidewheel.surfaces.shell.session import ShellSession
 
-    screen = Screen(Look(options.format, typed or options.timing), typed)
+    screen = Screen(Look(options.format, options.timing), interactive=False)
     with open_warehouse(root) as warehouse:
-        session = ShellSession(warehouse, screen, options.timeout)
-        debug = bool(getattr(options, "debug", False))
-        if source is None:
-            return _shell(session, root, debug)
-        return _batch(session, source, options, debug)
+        return _batch(ShellSession(lambda: warehouse, screen, options.timeout), source, options, debug)
 
 
 def _batch(session: ShellSession, source: Iterator[Piece], options: argparse.Namespace, debug: bool) -> int:
@@ -101,36 +101,53 @@ def _batch(session: ShellSession, source: Iterator[Piece], options: argparse.Nam
     return 0
 
 
-def _shell(session: ShellSession, root: Path, debug: bool) -> int:
-    """The loop over typed lines, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell."""
-    from tidewheel.surfaces.shell.editor import Editor
+def _shell(root: Path, options: argparse.Namespace, debug: bool) -> int:
+    """The loop over typed lines, until \\q or Ctrl-D. Errors and Ctrl-C end the statement, not the shell.
+
+    The warehouse is opened while the first line is typed.
+    """
+    from tidewheel.surfaces.shell.editor import Editor, NotOpenError
+    from tidewheel.surfaces.shell.opening import AwaitedWarehouse
     from tidewheel.surfaces.shell.statements import typed
     from tidewheel.surfaces.shell.suggestions import Names
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore it, and we would too
-    screen = session.screen
-    tables = len(session.warehouse.tables())
-    screen.print(f"Tidewheel: {root}, {tables} table{'' if tables == 1 else 's'}. \\? for help, \\q to leave.")
-    editor = Editor(Names(session.warehouse))
-    warm = threading.Thread(target=importlib.import_module, args=["tidewheel.sql.run_statement"], daemon=True)
-    warm.start()  # while the first statement is typed
-    while not session.over:
-        running = False
-        try:
-            pieces = typed(editor.ask())
-            running = True
-            for piece in pieces:
-                session.run(piece)
-        except KeyboardInterrupt:
-            if running:
-                screen.wrong("cancelled")
-        except EOFError:
-            break
-        except (TidewheelError, OSError) as e:
-            if debug:
-                traceback.print_exc()
-            screen.wrong(f"error: {e}")
+    editor = Editor(Names(lambda: opening.warehouse()))
+    opening = AwaitedWarehouse(root, editor.leave)
+    session: ShellSession | None = None
+    try:
+        print(f"Tidewheel: {root}. \\? for help, \\q to leave.", flush=True)
+        while session is None or not session.over:
+            running = False
+            try:
+                pieces = typed(editor.ask())
+                running = True
+                session = session or _session(opening, options)
+                for piece in pieces:
+                    session.run(piece)
+            except KeyboardInterrupt:
+                if running:
+                    print("cancelled", file=sys.stderr) if session is None else session.screen.wrong("cancelled")
+            except EOFError:
+                break
+            except (TidewheelError, OSError) as e:
+                if session is None or opening.error is not None:
+                    raise
+                if debug:
+                    traceback.print_exc()
+                session.screen.wrong(f"error: {e}")
+    except NotOpenError:
+        opening.warehouse()  # which says why
+    finally:
+        opening.close()
     return 0
+
+
+def _session(opening: AwaitedWarehouse, options: argparse.Namespace) -> ShellSession:
+    from tidewheel.surfaces.shell.screen import Look, Screen
+    from tidewheel.surfaces.shell.session import ShellSession
+
+    return ShellSession(opening.warehouse, Screen(Look(options.format, True), interactive=True), options.timeout)
 
 
 def _pieces(options: argparse.Namespace) -> Iterator[Piece]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -35,6 +36,10 @@ _STYLE = Style.from_dict(
 )
 
 
+class NotOpenError(Exception):
+    """There is nothing to type for: the warehouse cannot be opened."""
+
+
 class Editor:
     """Asks for the next statement or command. Used by one thread."""
 
@@ -57,9 +62,24 @@ class Editor:
             tempfile_suffix=".sql",
         )
 
+        self._left = False
+
     def ask(self) -> str:
-        """The next typed line. Raises KeyboardInterrupt for Ctrl-C, EOFError for Ctrl-D on an empty line."""
-        return self._session.prompt()
+        """The next typed line. Raises KeyboardInterrupt for Ctrl-C, EOFError for Ctrl-D on an empty line, NotOpenError after `leave`."""
+        return self._session.prompt(pre_run=self._look)
+
+    def leave(self) -> None:
+        """Nothing more is to be typed. May be called by any thread, also before it asks."""
+        self._left = True
+        loop = self._session.app.loop  # none: it does not ask, and looks before it does
+        if loop is not None:
+            with suppress(RuntimeError):  # it was just over
+                loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        app = self._session.app
+        if self._left and app.is_running and not app.is_done:
+            app.exit(exception=NotOpenError())
 
 
 def history() -> History:

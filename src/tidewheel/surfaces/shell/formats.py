@@ -9,7 +9,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from tidewheel.surfaces.shell.cells import is_number, json_texts, texts, visible
+from tidewheel.model.visible_text import visible
+from tidewheel.surfaces.shell.cells import is_number, json_texts, texts
 
 Batches = Iterable[pa.RecordBatch]
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from tidewheel.surfaces.shell.cells import is_number, texts, visible
-
-LEAST = 8
-"""Characters that a column keeps, if its values have so many."""
+from tidewheel.model.visible_text import visible
+from tidewheel.read.fitting import Fit
+from tidewheel.read.fitting import fit as fitted
+from tidewheel.surfaces.shell.cells import is_number, texts
 
 _NULL, _MORE = "NULL", "…"
 _BOLD, _DIM, _END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
@@ -31,18 +31,6 @@ class GridColumn:
         return max(_width(self.name), _width(self.kind), *(_width(_NULL if cell is None else cell) for cell in self.cells), 1)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Which columns are shown, and how wide. None stands for those that are left out."""
-
-    shown: tuple[tuple[int, int] | None, ...]
-    left_out: int
-
-    @property
-    def is_whole(self) -> bool:
-        return not self.left_out
-
-
 def columns_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> list[GridColumn]:
     """The columns of some rows, ready to be drawn."""
     found = []
@@ -56,20 +44,7 @@ def columns_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> list[Gri
 
 def fit(columns: Sequence[GridColumn], width: int | None) -> Fit:
     """The fit of columns into so many characters; with None, every column has the width it wants."""
-    wanted = [column.width for column in columns]
-    if width is None:
-        return Fit(tuple(enumerate(wanted)), 0)
-    for left_out in range(len(columns)):
-        kept = _kept(len(columns), left_out)
-        room = width - 1 - 3 * len(kept) - (4 if left_out else 0)
-        asked = [wanted[i] for i in kept]
-        if left_out == len(columns) - 1 or sum(min(LEAST, one) for one in asked) <= room:
-            widths = _shared(asked, max(room, 1))
-            shown: list[tuple[int, int] | None] = list(zip(kept, widths, strict=True))
-            if left_out:
-                shown.insert((len(kept) + 1) // 2, None)
-            return Fit(tuple(shown), left_out)
-    return Fit((), 0)
+    return fitted([column.width for column in columns], width, edge=1, each=3)
 
 
 def draw(columns: Sequence[GridColumn], layout: Fit, colour: bool = False, rows: int | None = None) -> Iterator[str]:
@@ -99,31 +74,6 @@ def draw(columns: Sequence[GridColumn], layout: Fit, colour: bool = False, rows:
 
 def rows_of(columns: Sequence[GridColumn]) -> int:
     return len(columns[0].cells) if columns else 0
-
-
-def _kept(count: int, left_out: int) -> list[int]:
-    """The positions at both ends, without those left out in the middle."""
-    head = (count - left_out + 1) // 2
-    return [*range(head), *range(head + left_out, count)]
-
-
-def _shared(wanted: list[int], room: int) -> list[int]:
-    """As wide as they want, if there is room; else the widest are cut to one width, which is as large as can be."""
-    if sum(wanted) <= room:
-        return wanted
-    left, cap = room, 0
-    for i, one in enumerate(sorted(wanted)):
-        cap = left // (len(wanted) - i)
-        if one >= cap:
-            break
-        left -= one
-    spare = room - sum(min(one, cap) for one in wanted)
-    widths = []
-    for one in wanted:
-        more = 1 if one > cap and spare > 0 else 0
-        spare -= more
-        widths.append(max(1, min(one, cap + more)))
-    return widths
 
 
 def _sized(text: str, width: int, right: bool) -> str:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tidewheel.errors import InputError
 from tidewheel.model.figures import counted
+from tidewheel.model.visible_text import visible
 from tidewheel.read.result import Result
 from tidewheel.surfaces.shell.advice import advised
 from tidewheel.surfaces.shell.answer_file import save
 from tidewheel.surfaces.shell.answers import ShownAnswer, Stopwatch, cost, take
-from tidewheel.surfaces.shell.cells import visible
 from tidewheel.surfaces.shell.formats import write
 from tidewheel.surfaces.shell.running import cancellable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tidewheel.surfaces.shell import commands
@@ -13,8 +14,9 @@ from tidewheel.warehouse import Warehouse
 class ShellSession:
     """Used by the main thread, which Ctrl-C reaches."""
 
-    def __init__(self, warehouse: Warehouse, screen: Screen, timeout: float | None = None) -> None:
-        self.warehouse = warehouse
+    def __init__(self, warehouse: Callable[[], Warehouse], screen: Screen, timeout: float | None = None) -> None:
+        """`warehouse` may have to wait until it is open."""
+        self._warehouse = warehouse
         self.screen = screen
         self.timeout = timeout
         self.last = ""
@@ -23,6 +25,10 @@ class ShellSession:
         """Where the next answer goes."""
         self.over = False
         """\\q was said."""
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self._warehouse()
 
     def run(self, piece: Piece) -> None:
         """Run a statement or a command. Raises TidewheelError, and KeyboardInterrupt if it was cancelled."""

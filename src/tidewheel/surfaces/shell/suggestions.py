@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from tidewheel.errors import TidewheelError
-from tidewheel.surfaces.shell.commands import HELP
-from tidewheel.surfaces.shell.screen import FORMATS
 from tidewheel.surfaces.shell.statements import split
 from tidewheel.surfaces.shell.words import FUNCTIONS, KEYWORDS, RESERVED, TABLE_PLACES
-from tidewheel.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from tidewheel.warehouse import Warehouse
 
 _KNOWN_FOR = 3.0
 """Seconds that names are remembered."""
@@ -71,6 +71,9 @@ def candidates(before: str, after: str, tables: Tables) -> tuple[str, list[Candi
 
 
 def _commands(text: str, tables: Tables) -> tuple[str, list[Candidate]]:
+    from tidewheel.surfaces.shell.commands import HELP  # here: the prompt need not wait for what commands need
+    from tidewheel.surfaces.shell.screen import FORMATS
+
     name, blank, said = text.partition(" ")
     if not blank:
         return name, [Candidate(one, "command") for one in HELP if one.startswith(name)]
@@ -147,7 +150,8 @@ def _written(name: str) -> str:
 class Names:
     """The tables and columns of a warehouse, as they were some seconds ago. May be asked by any thread."""
 
-    def __init__(self, warehouse: Warehouse) -> None:
+    def __init__(self, warehouse: Callable[[], Warehouse]) -> None:
+        """`warehouse` may have to wait until it is open."""
         self._warehouse = warehouse
         self._known: Tables = {}
         self._until = 0.0
@@ -158,8 +162,9 @@ class Names:
 
             found: dict[str, Sequence[str]] = {}
             try:
-                for name in self._warehouse.tables():
-                    found[name] = self._warehouse.table(name).schema.names
+                warehouse = self._warehouse()
+                for name in warehouse.tables():
+                    found[name] = warehouse.table(name).schema.names
             except TidewheelError:  # a table was dropped just now, or the owner went: what was known must do
                 found.update({name: columns for name, columns in self._known.items() if not name.startswith("system.")})
             self._known = found | {f"system.{name}": list(columns) for name, (columns, _) in TABLES.items()}

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tidewheel.model.figures import age, amount, rate, size
-from tidewheel.surfaces.shell.cells import visible
+from tidewheel.model.visible_text import visible
 
 _COLUMNS = ("table", "rows", "rows/s", "fresh", "historical", "chunks", "memory", "disk", "late", "rejected", "lag")
 _GIVE_WAY = ("chunks", "historical", "late", "memory", "fresh", "disk", "rejected", "lag", "rows/s")

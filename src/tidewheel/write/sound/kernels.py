@@ -5,13 +5,14 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from tidewheel.model.kernels import JIT, view
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import view
 
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
 
 
-@nb.njit("int64(int64, int64, int64)", **JIT)
+@kernel("int64(int64, int64, int64)")
 def _unset(bits, offset, n):
     """How many of n bits are 0."""
     memory = view(bits, (offset + n + 7) // 8, np.uint8)
@@ -21,7 +22,7 @@ def _unset(bits, offset, n):
     return count
 
 
-@nb.njit("boolean(int64, int64)", **JIT)
+@kernel("boolean(int64, int64)")
 def _is_ascii(at, n):
     """Whether none of n bytes has its highest bit set; most of them are taken eight at a time, where eight may lie."""
     head = min(-at % 8, n)
@@ -48,7 +49,7 @@ def _is_wrong(third, second, last, byte):
     return (follows != has_to) | never | too_long | beyond
 
 
-@nb.njit("boolean(int64, int64)", **JIT)
+@kernel("boolean(int64, int64)")
 def is_utf8(at, n):
     """Whether n bytes are UTF-8."""
     some = view(at, n, np.uint8)
@@ -86,7 +87,7 @@ def _is_plain(offsets, rows, data, is_bytes):
     return cut == 0
 
 
-@nb.njit("int64(int64, int64[::1], int64[::1])", **JIT)
+@kernel("int64(int64, int64[::1], int64[::1])")
 def to_look_at(array, columns, forms):
     """The place in `columns` of the first that is not certainly sound, or -1.
 

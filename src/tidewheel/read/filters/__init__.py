@@ -1,0 +1,1 @@
+"""Conditions that are decided where rows lie: written as programs, which a kernel interprets over blocks of rows."""

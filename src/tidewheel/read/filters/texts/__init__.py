@@ -1,0 +1,1 @@
+"""What conditions ask of texts, where these lie."""

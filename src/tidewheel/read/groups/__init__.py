@@ -1,0 +1,1 @@
+"""Groups of the rows that a query finds, made where the rows lie."""

@@ -1,0 +1,1 @@
+"""Blocks: which rows of the segments are looked at together."""

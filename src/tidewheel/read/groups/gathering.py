@@ -1,0 +1,75 @@
+"""Groups of all rows of a scan, made where the rows lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.read.aggregate import Aggregation
+from tidewheel.read.filters.program import NO_PROGRAM, Program
+from tidewheel.read.groups.grouping import Grouping
+from tidewheel.read.groups.groups_found import Groups
+from tidewheel.read.groups.left_to_duck import LeftToDuckError
+from tidewheel.read.limits import Watch
+from tidewheel.read.planner import Scan
+from tidewheel.read.rows import parts_of, rows_of, split
+from tidewheel.read.scan import Matrix
+from tidewheel.read.two_threads import cores, halves
+
+if TYPE_CHECKING:
+    from tidewheel.read.pipeline import Pipeline
+
+MOST_ROWS = 1 << 20
+"""Rows between two looks at the clock."""
+
+SHARED_ROWS = 1 << 20
+"""Rows from which on two threads share them."""
+
+
+def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch, _: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The groups of a query, as a source of batches: made here, or, if that is not for us after all, by DuckDB from the beginning."""
+    program, held = pipeline.program, watch.held
+    try:
+        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch)
+    except LeftToDuckError:
+        watch.held = held
+        made = Aggregation(scan.planner, pipeline.query, watch)
+        rows = rows_of(scan, pipeline.columns, size, watch, program=program)
+        yield from made.run(_dropped(rows, watch), pipeline.columns.schema, watch).to_batches()
+
+
+def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:
+    """Batches that are not kept."""
+    held = watch.held
+    for batch in batches:
+        yield batch
+        watch.held = held
+
+
+def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> pa.RecordBatch:
+    found = scan.found
+    if found.rows < SHARED_ROWS or cores() < 2:
+        return _gathered(scan, of, program, watch).found()
+    first, second = (_part(scan, part) for part in split(found.segments, -(-found.rows // 2)))
+    one, other = halves(partial(_gathered, first, of, program), partial(_gathered, second, of, program), watch)
+    one.join(other)
+    return one.found()
+
+
+def _gathered(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
+    columns = scan.planner.columns(list(dict.fromkeys([*of.reads, *program.reads])))
+    found = Groups(of, watch, program)
+    for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
+        found.add(here.pieces, segments)
+    return found
+
+
+def _part(scan: Scan, segments: Matrix) -> Scan:
+    """Some of the segments of a scan."""
+    found = replace(scan.found, segments=segments, rows=int(segments[:, 2].sum()), doubtful=int(np.count_nonzero(segments[:, 3])))
+    return Scan(scan.planner, found, scan.keys, scan.time, scan.check, scan.damage)

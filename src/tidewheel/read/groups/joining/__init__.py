@@ -1,0 +1,1 @@
+"""Groups of one part of the rows, joined with those of another."""

@@ -1,0 +1,314 @@
+"""The kernel of groups: the rows of a query's segments, where they lie, to what their groups come to.
+
+It goes on, block by block, until all rows are done or something is in its way that is not its own to remove: then it says what, and is
+called again at the same block. Until all is known of a block that can be in the way, nothing of it is added to its groups.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.model.kernels import view
+from tidewheel.model.pieces import BIT_OFFSET, VALIDITY, VALUES
+from tidewheel.read.filters.step_codes import ROOM as PROGRAM_ROOM
+from tidewheel.read.groups.blocks.kernels import next_block
+from tidewheel.read.groups.group_layout import (
+    AFTER,
+    ASTRAY,
+    AT,
+    BEFORE,
+    BEHIND_FOLDS,
+    BEHIND_STEPS,
+    BY,
+    COLUMN,
+    COUNT,
+    CROWDED,
+    DONE,
+    FIRST,
+    FIRST_FOLD,
+    FIRST_STEP,
+    FULL,
+    GREATEST,
+    HASHED,
+    KIND,
+    LEAST,
+    LEAST_NUMBER,
+    MOMENTS,
+    MORE_BYTES,
+    NEW,
+    NEXT_OFFSET,
+    NEXT_SEGMENT,
+    NULLS,
+    NULLS_AT,
+    OFFSET,
+    PAIRS_FULL,
+    PAIRS_UNLUCKY,
+    PIECE,
+    REAL,
+    RISES,
+    ROOM,
+    SEEN_GREATEST,
+    SEEN_LEAST,
+    SEGMENT,
+    TEXT_BYTES,
+    TEXTS,
+    TEXTS_FULL,
+    TEXTS_UNLUCKY,
+    UNLUCKY,
+    UNSURE,
+    WHAT,
+)
+from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
+from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
+from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
+from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, runs_of, without_nulls
+from tidewheel.read.groups.texts.kernels import bytes_of, intern
+
+
+@nb.njit(inline="always")
+def _without_null_values(values, nulls, n):
+    """Where a value is null, another one of the block stands instead: it is as sure as that one, and no end of the block."""
+    some = np.int64(0)
+    for i in range(n):
+        if not nulls[i]:
+            some = values[i]
+            break
+    for i in range(n):
+        values[i] = some if nulls[i] else values[i]
+
+
+@nb.njit(inline="always")
+def _nulls(row, column, straight, first, places, n, nulls):
+    if row[column + VALIDITY] == 0:
+        return np.int64(0)
+    return mark_nulls(row[column + VALIDITY], row[column + BIT_OFFSET], straight, first, places, n, nulls)
+
+
+@nb.njit(inline="always")
+def _bring(row, value, straight, first, places, n, out):
+    column = value[COLUMN]
+    bring(row[column + VALUES], row[column + BIT_OFFSET], value[KIND], straight, first, places, n, out)
+
+
+@kernel("int64(int64[::1], int64[:, ::1], int64, int64[:, ::1], int64, int64, uint32[::1], int64)")
+def texts_of(row, values, keys, folds, straight, first, places, n):
+    """Bytes of all texts of a block that are given numbers."""
+    total = np.int64(0)
+    for v in range(values.shape[0]):
+        value = values[v]
+        if value[KIND] == TEXT:
+            wanted = v < keys
+            for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
+                wanted = wanted or folds[f, WHAT] == NEW
+            if wanted:
+                total += bytes_of(row, value[COLUMN], straight, first, places, n)
+    return total
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int32[::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1],"
+    " int64[:, ::1], int64[:, ::1])"
+)
+def group(
+    pieces, segments, program, values, keys, steps, folds, texted, state, window, spans, table, known, groups, empty, pair_state,
+    pair_table, pairs, arena, texts, text_table,
+):  # fmt: skip
+    """Add the rows of segments to their groups. The first rows of `values` are the keys; `texted`: some are texts that are given numbers.
+    Returns why it stops: see the layout."""
+    none = np.empty(0, np.int64)
+    numbers = np.empty((max(keys, 2), ROOM), np.int64)
+    null_bits = np.empty(ROOM, np.uint8)
+    nulls = np.empty(ROOM, np.uint8)
+    use = np.empty(ROOM, np.uint8)
+    both = np.empty(2, np.int64)
+    room = np.empty(PROGRAM_ROOM, np.uint8)
+    places = np.empty(ROOM, np.uint32)
+    slots = np.zeros(ROOM, np.int32)
+    pair_slots = np.empty(ROOM, np.int32)
+    kept_slots = np.empty(ROOM, np.int32)
+    hashes = np.empty(ROOM, np.int64)
+    starts = np.empty(ROOM + 1, np.int32)
+    kept_starts = np.empty(ROOM + 1, np.int32)
+    found = np.empty(ROOM, np.int64)
+    kept = np.empty(ROOM, np.int64)
+    coded = np.empty(ROOM, np.int64)
+    while True:
+        n = next_block(pieces, segments, program, state, room, places)
+        if n == 0:
+            return DONE
+        row = pieces[state[PIECE]]
+        first = state[FIRST]
+        straight = np.int64(first >= 0)
+        if state[COUNT] + ROOM > groups.shape[0]:
+            return FULL
+        if state[HASHED] and 2 * (state[COUNT] + ROOM) > table.shape[0]:
+            return CROWDED
+        if texted:
+            state[MORE_BYTES] = texts_of(row, values, keys, folds, straight, first, places, n)
+            most = state[TEXTS] + values.shape[0] * ROOM
+            if state[TEXT_BYTES] + state[MORE_BYTES] > arena.shape[0] or most > texts.shape[0] or 2 * most > text_table.shape[0]:
+                return TEXTS_FULL
+        # ---- the numbers of the keys
+        some_null = np.int64(0)
+        alike = True
+        for k in range(keys):
+            value = values[k]
+            number = numbers[k]
+            count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+            if count:
+                if not some_null:
+                    null_bits[:n] = 0
+                some_null = np.int64(1)
+                for i in range(n):
+                    null_bits[i] |= nulls[i] << np.uint8(k)
+                alike = False
+                if count == n:
+                    number[:n] = 0
+                    spans[k, SEEN_LEAST] = spans[k, LEAST_NUMBER]
+                    spans[k, SEEN_GREATEST] = spans[k, LEAST_NUMBER]
+                    continue
+            if value[KIND] == TEXT:
+                if intern(
+                    row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, number
+                ):
+                    return TEXTS_UNLUCKY
+            else:
+                _bring(row, value, straight, first, places, n, number)
+            if count:
+                _without_null_values(number, nulls, n)
+            if value[RISES]:
+                ends(number, n, both)
+                if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], both, 2, 0):
+                    return UNSURE
+                if both[0] == both[1]:
+                    number[:n] = both[0]
+                else:
+                    alike = False
+                    take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 1)
+            else:
+                alike = False
+                if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 0):
+                    return UNSURE
+                if not state[HASHED]:
+                    ends(number, n, both)
+            spans[k, SEEN_LEAST] = both[0]
+            spans[k, SEEN_GREATEST] = both[1]
+            if count and state[HASHED]:
+                for i in range(n):
+                    number[i] = 0 if nulls[i] else number[i]
+        # ---- their slots
+        look = np.int64(1) if alike else n
+        if keys:
+            if state[HASHED]:
+                if in_table(numbers, keys, null_bits, some_null, look, state, table, known, groups, empty, hashes, slots):
+                    return UNLUCKY
+            else:
+                if not fits(spans, keys):
+                    return ASTRAY
+                pack(numbers, keys, null_bits, some_null, look, spans, coded)
+                in_window(coded, numbers, keys, null_bits, some_null, look, state, window, known, groups, empty, slots)
+        runs = np.int64(1)
+        if alike:
+            slots[:n] = slots[0]
+            starts[0] = 0
+            starts[1] = np.int32(n)
+        else:
+            runs = runs_of(slots, n, starts)
+        # ---- the pairs of a group and a value
+        for v in range(keys, values.shape[0]):
+            value = values[v]
+            for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
+                if folds[f, WHAT] != NEW:
+                    continue
+                before = pair_state[COUNT]
+                if before + ROOM > pairs.shape[0] or 2 * (before + ROOM) > pair_table.shape[0]:
+                    return PAIRS_FULL
+                count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+                if count == n:
+                    continue
+                if value[KIND] == TEXT:
+                    if intern(
+                        row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, found
+                    ):
+                        return TEXTS_UNLUCKY
+                else:
+                    _bring(row, value, straight, first, places, n, found)
+                if count:
+                    _without_null_values(found, nulls, n)
+                if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], found, n, 0):
+                    return UNSURE
+                if value[REAL]:
+                    codes(found, n, found)
+                m = np.int64(0)
+                for i in range(n):
+                    numbers[0, m] = np.int64(slots[i]) * folds.shape[0] + f
+                    numbers[1, m] = found[i]
+                    m += np.int64(not count or not nulls[i])
+                if in_table(numbers, np.int64(2), nulls, np.int64(0), m, pair_state, pair_table, pairs, pairs, none, hashes, pair_slots):
+                    return PAIRS_UNLUCKY
+                count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)
+        # ---- what they come to
+        counting = np.int64(not runs)
+        if runs:
+            count_rows(slots, n, starts, runs, groups)
+        for v in range(keys, values.shape[0]):
+            value = values[v]
+            first_fold = value[FIRST_FOLD]
+            behind = value[BEHIND_FOLDS]
+            if value[NULLS_AT] < 0:
+                continue
+            count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+            brought = found
+            if straight and not count and (value[KIND] == FLOAT64 or value[KIND] == INT64) and value[FIRST_STEP] == value[BEHIND_STEPS]:
+                brought = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
+            elif value[KIND] != TEXT and first_fold < behind:
+                _bring(row, value, straight, first, places, n, found)
+                if value[FIRST_STEP] < value[BEHIND_STEPS]:
+                    if count and count < n:
+                        _without_null_values(found, nulls, n)
+                    if count < n and take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], found, n, 0):
+                        return UNSURE
+            for f in range(first_fold, behind):
+                what = folds[f, WHAT]
+                if what == BEFORE or what == AFTER:
+                    by = values[folds[f, BY]]
+                    _bring(row, by, straight, first, places, n, coded)
+                    missing = _nulls(row, by[COLUMN], straight, first, places, n, null_bits)
+                    skipped = np.uint8(0) if folds[f, NULLS] else np.uint8(2)
+                    for i in range(n):
+                        u = skipped if count and nulls[i] else np.uint8(1)
+                        use[i] = np.uint8(0) if missing and null_bits[i] else u
+                    add_by(brought, use, coded, slots, n, np.int64(what == AFTER), folds[f, AT], groups)
+            m = n
+            given = brought
+            given_slots = slots
+            given_starts = starts
+            given_runs = runs
+            if count:
+                m = without_nulls(found, nulls, slots, n, value[NULLS_AT], groups, kept, kept_slots)
+                given = kept
+                given_slots = kept_slots
+                given_starts = kept_starts
+                given_runs = np.int64(0)
+                if runs and m:
+                    given_runs = runs_of(kept_slots, m, kept_starts)
+            if m == 0 or first_fold == behind:
+                continue
+            ordered = given
+            for f in range(first_fold, behind):
+                what = folds[f, WHAT]
+                if what == MOMENTS:
+                    add_moments(given, given_slots, m, value[REAL], folds[f, AT], groups)
+                elif value[REAL] and (what == LEAST or what == GREATEST):
+                    codes(given, m, coded)
+                    ordered = coded
+            both_ways = np.int64(counting and not count)
+            left = add_values(given, ordered, given_slots, m, given_starts, given_runs, folds, first_fold, behind, both_ways, groups)
+            counting = left if both_ways else counting
+        if counting:
+            count_rows(slots, n, starts, runs, groups)
+        state[SEGMENT] = state[NEXT_SEGMENT]
+        state[OFFSET] = state[NEXT_OFFSET]

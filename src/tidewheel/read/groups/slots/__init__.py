@@ -1,0 +1,1 @@
+"""Slots: which group each row of a block is in."""

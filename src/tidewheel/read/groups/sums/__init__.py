@@ -1,0 +1,1 @@
+"""What groups come to: the values of a block, added to those of their groups."""

@@ -1,0 +1,183 @@
+"""Kernels that add the values of a block to what their groups come to, in one pass for each fold.
+
+Where rows of one group stand together, as those of a time do, a run of them is added up first. Floats are added up in an order that suits
+the machine, which is the same at every reading.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from tidewheel.model.jit.kernels import kernel
+from tidewheel.read.groups.group_layout import AT, GREATEST, LEAST, ROWS_AT, SUM_NARROW, SUM_REAL, SUM_WIDE, WHAT
+
+_FEW = 12
+"""A block with at most one run for so many rows is added up by runs."""
+
+
+@kernel("int64(int32[::1], int64, int32[::1])")
+def runs_of(slots, n, starts):
+    """Where runs of one slot begin, and behind them n. Returns how many there are, or 0 if they are too short to be worth it."""
+    most = n // _FEW + 1
+    count = np.int64(1)
+    starts[0] = 0
+    for i in range(1, n):
+        if slots[i] != slots[i - 1]:
+            if count >= most:
+                return 0
+            starts[count] = np.int32(i)
+            count += 1
+    starts[count] = np.int32(n)
+    return count
+
+
+@kernel("void(int32[::1], int64, int32[::1], int64, int64[:, ::1])")
+def count_rows(slots, n, starts, runs, groups):
+    if runs:
+        for r in range(runs):
+            groups[slots[starts[r]], ROWS_AT] += np.int64(starts[r + 1]) - np.int64(starts[r])
+        return
+    for i in range(n):
+        groups[slots[i], ROWS_AT] += 1
+
+
+@kernel("int64(int64[::1], uint8[::1], int32[::1], int64, int64, int64[:, ::1], int64[::1], int32[::1])")
+def without_nulls(values, nulls, slots, n, nulls_at, groups, kept, kept_slots):
+    """The values that are not null, with their slots; the others are counted. Returns how many are left."""
+    m = np.int64(0)
+    for i in range(n):
+        kept[m] = values[i]
+        kept_slots[m] = slots[i]
+        m += np.int64(1) - np.int64(nulls[i])
+    if m < n:
+        for i in range(n):
+            if nulls[i]:
+                groups[slots[i], nulls_at] += 1
+    return m
+
+
+@nb.njit(inline="always")
+def _add_wide(groups, slot, at, low, high):
+    """Add a number of 128 bits."""
+    before = np.uint64(groups[slot, at])
+    after = before + np.uint64(low)
+    groups[slot, at] = np.int64(after)
+    groups[slot, at + 1] += high + np.int64(after < before)
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int32[::1], int64, int32[::1], int64, int64[:, ::1], int64, int64, int64, int64[:, ::1])",
+    fastmath={"reassoc"},
+)
+def add_values(values, codes, slots, n, starts, runs, folds, first, behind, counting, groups):
+    """Add n values that are not null: as whole numbers or bits of floats in `values`, in their order in `codes`. With `counting`, the rows
+    are to be counted too: returns 0 if they were."""
+    reals = values.view(np.float64)
+    sums = groups.view(np.float64)
+    for f in range(first, behind):
+        what = folds[f, WHAT]
+        at = folds[f, AT]
+        if what == SUM_REAL:
+            if runs:
+                for r in range(runs):
+                    real = 0.0
+                    for i in range(starts[r], starts[r + 1]):
+                        real += reals[i]
+                    sums[slots[starts[r]], at] += real
+            elif counting:
+                for i in range(n):
+                    groups[slots[i], ROWS_AT] += 1
+                    sums[slots[i], at] += reals[i]
+                counting = np.int64(0)
+            else:
+                for i in range(n):
+                    sums[slots[i], at] += reals[i]
+        elif what == SUM_NARROW:
+            if runs:
+                for r in range(runs):
+                    whole = np.int64(0)
+                    for i in range(starts[r], starts[r + 1]):
+                        whole += values[i]
+                    groups[slots[starts[r]], at] += whole
+            elif counting:
+                for i in range(n):
+                    groups[slots[i], ROWS_AT] += 1
+                    groups[slots[i], at] += values[i]
+                counting = np.int64(0)
+            else:
+                for i in range(n):
+                    groups[slots[i], at] += values[i]
+        elif what == SUM_WIDE:
+            if runs:
+                for r in range(runs):
+                    high = np.int64(0)
+                    low = np.int64(0)
+                    for i in range(starts[r], starts[r + 1]):
+                        high += values[i] >> np.int64(32)
+                        low += values[i] & np.int64(0xFFFFFFFF)
+                    high += low >> np.int64(32)
+                    low = (low & np.int64(0xFFFFFFFF)) | (high << np.int64(32))
+                    _add_wide(groups, slots[starts[r]], at, low, high >> np.int64(32))
+            else:
+                for i in range(n):
+                    _add_wide(groups, slots[i], at, values[i], values[i] >> np.int64(63))
+        elif what == LEAST:
+            if runs:
+                for r in range(runs):
+                    least = groups[slots[starts[r]], at]
+                    for i in range(starts[r], starts[r + 1]):
+                        least = min(least, codes[i])
+                    groups[slots[starts[r]], at] = least
+            else:
+                for i in range(n):
+                    groups[slots[i], at] = min(groups[slots[i], at], codes[i])
+        elif what == GREATEST:
+            if runs:
+                for r in range(runs):
+                    greatest = groups[slots[starts[r]], at]
+                    for i in range(starts[r], starts[r + 1]):
+                        greatest = max(greatest, codes[i])
+                    groups[slots[starts[r]], at] = greatest
+            else:
+                for i in range(n):
+                    groups[slots[i], at] = max(groups[slots[i], at], codes[i])
+    return counting
+
+
+@kernel("void(int64[::1], int32[::1], int64, int64, int64, int64[:, ::1])")
+def add_moments(values, slots, n, real, at, groups):
+    """Add n values to the count, the mean and the sum of squares about it (Welford's way)."""
+    reals = values.view(np.float64)
+    words = groups.view(np.float64)
+    for i in range(n):
+        slot = slots[i]
+        v = reals[i] if real else np.float64(values[i])
+        count = groups[slot, at] + 1
+        groups[slot, at] = count
+        more = v - words[slot, at + 1]
+        mean = words[slot, at + 1] + more / np.float64(count)
+        words[slot, at + 1] = mean
+        words[slot, at + 2] += more * (v - mean)
+
+
+@kernel("void(int64[::1], uint8[::1], int64[::1], int32[::1], int64, int64, int64, int64[:, ::1])")
+def add_by(values, use, deciding, slots, n, after, at, groups):
+    """Keep of each group the value that goes with the least of what decides, or with the greatest; of equal ones, the first. `use`: 0 if a
+    row does not count, 2 if its value is null."""
+    for i in range(n):
+        if use[i]:
+            slot = slots[i]
+            seen = groups[slot, at]
+            known = groups[slot, at + 1]
+            if seen == 0 or (deciding[i] > known if after else deciding[i] < known):
+                groups[slot, at] = np.int64(use[i])
+                groups[slot, at + 1] = deciding[i]
+                groups[slot, at + 2] = values[i]
+
+
+@kernel("void(int64[:, ::1], int64, int64, int64, int64, int64[:, ::1])")
+def count_new(pairs, first, behind, each, at, groups):
+    """Count the pairs from `first` on for their groups."""
+    for p in range(first, behind):
+        groups[pairs[p, 0] // each, at] += 1

@@ -1,0 +1,1 @@
+"""Texts as numbers: each is given one when it is first seen."""

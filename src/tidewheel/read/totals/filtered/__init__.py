@@ -1,0 +1,1 @@
+"""Plain totals of the rows that satisfy a condition, where they lie."""
