@@ -100,8 +100,7 @@ def _column(node: Node, spec: TableSpec, alias: str) -> str | None:
     *before, name = node["column_names"]
     if before and [part.lower() for part in before] != [alias]:
         return None
-    if not before and name.lower() == alias:  # the whole row
-        return None
+    # a column that is called like its table is meant before the whole row is: without one, there is no such column
     alike = [column for column in spec.schema.names if column.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
 

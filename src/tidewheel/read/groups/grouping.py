@@ -93,7 +93,7 @@ class Grouping:
             folds.extend(own)
 
         for key, form in zip(self.keys, self.key_forms, strict=True):
-            add(key.column, form, (*form.steps, *([(CODE, 0, 0)] if form.real else [])), -1, [])
+            add(key.column, form, (*form.steps, *([(CODE, 0, 0)] if form.real and not form.whole else [])), -1, [])
         behind = len(self.keys) + len(self.values)
         for value in self.values.values():
             own: list[tuple[int, int, int, int]] = [

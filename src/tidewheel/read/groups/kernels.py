@@ -62,8 +62,9 @@ from tidewheel.read.groups.group_layout import (
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
 from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
+from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
-from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, runs_of, without_nulls
+from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
 from tidewheel.read.groups.texts.kernels import bytes_of, intern
 
 
@@ -154,6 +155,7 @@ def group(
         # ---- the numbers of the keys
         some_null = np.int64(0)
         alike = True
+        runs = np.int64(0)
         for k in range(keys):
             value = values[k]
             number = numbers[k]
@@ -170,24 +172,36 @@ def group(
                     spans[k, SEEN_LEAST] = spans[k, LEAST_NUMBER]
                     spans[k, SEEN_GREATEST] = spans[k, LEAST_NUMBER]
                     continue
+            given = number
             if value[KIND] == TEXT:
                 if intern(
                     row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, number
                 ):
                     return TEXTS_UNLUCKY
+            elif straight and value[RISES] and value[KIND] == INT64 and not count:
+                given = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
             else:
                 _bring(row, value, straight, first, places, n, number)
             if count:
                 _without_null_values(number, nulls, n)
             if value[RISES]:
-                ends(number, n, both)
+                ends(given, n, both)
                 if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], both, 2, 0):
                     return UNSURE
+                bucket = np.int64(-1)
                 if both[0] == both[1]:
                     number[:n] = both[0]
                 else:
                     alike = False
-                    take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 1)
+                    if keys == 1 and not count:
+                        bucket = bucket_step(steps, value[FIRST_STEP], value[BEHIND_STEPS])
+                    if bucket >= 0:
+                        runs = runs_of_buckets(given, n, steps[bucket, 1], steps[bucket, 2], starts, coded)
+                    if runs:
+                        number[:runs] = coded[:runs]
+                    else:
+                        number[:n] = given[:n]
+                        take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 1)
             else:
                 alike = False
                 if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 0):
@@ -200,7 +214,15 @@ def group(
                 for i in range(n):
                     number[i] = 0 if nulls[i] else number[i]
         # ---- their slots
-        look = np.int64(1) if alike else n
+        if alike:
+            runs = np.int64(1)
+            starts[0] = 0
+            starts[1] = np.int32(n)
+        elif keys == 1 and not some_null and not runs:
+            runs = runs_of_numbers(numbers[0], n, starts, coded)
+            if runs:
+                numbers[0, :runs] = coded[:runs]
+        look = runs if runs else n
         if keys:
             if state[HASHED]:
                 if in_table(numbers, keys, null_bits, some_null, look, state, table, known, groups, empty, hashes, slots):
@@ -210,12 +232,9 @@ def group(
                     return ASTRAY
                 pack(numbers, keys, null_bits, some_null, look, spans, coded)
                 in_window(coded, numbers, keys, null_bits, some_null, look, state, window, known, groups, empty, slots)
-        runs = np.int64(1)
-        if alike:
-            slots[:n] = slots[0]
-            starts[0] = 0
-            starts[1] = np.int32(n)
-        else:
+        if runs:
+            spread(slots, runs, starts)
+        elif keys > 1 or some_null:
             runs = runs_of(slots, n, starts)
         # ---- the pairs of a group and a value
         for v in range(keys, values.shape[0]):

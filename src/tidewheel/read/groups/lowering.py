@@ -32,9 +32,14 @@ INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, BOOL
 
 (
     CHECK, FLOOR_DIVIDE, FLOOR_REST, MULTIPLY, ADD, QUOTIENT, REST, CALENDAR, FROM_MONTHS, FROM_NANOS, TO_REAL, CODE, FLOOR_REAL, ROUND,
-    ADD_REAL, MULTIPLY_REAL, DIVIDE_REAL,
-) = range(17)  # fmt: skip
-"""Steps. CHECK: from a to b, or not sure. FLOOR_DIVIDE: (value - b) by a, rounded down; QUOTIENT rounds to 0. CALENDAR: part a of a day."""
+    ADD_REAL, MULTIPLY_REAL, DIVIDE_REAL, FLOOR_WHOLE,
+) = range(18)  # fmt: skip
+"""Steps. CHECK: from a to b, or not sure. FLOOR_DIVIDE: (value - b) by a, rounded down; QUOTIENT rounds to 0. CALENDAR: part a of a day.
+FLOOR_WHOLE: the floor of a float as a whole number, nearer to 0 than WHOLE_END; what is not finite has a number of its own behind that."""
+
+WHOLE_END = 1 << 53
+WHOLE_NAN = WHOLE_END + 1
+"""The number of NaN; the infinite ones are the ends."""
 
 PART_YEAR, PART_MONTH, PART_MONTHS, PART_QUARTER, PART_DAY, PART_DOY, PART_WEEK, PART_ISOYEAR, PART_YEARWEEK = range(9)
 """Parts of a day. PART_MONTHS: months since January of year 0."""
@@ -91,9 +96,13 @@ class Lowered:
     real: bool
     """Its numbers are bits of floats, before CODE."""
     pending: Unfinished | None
+    whole: bool = False
+    """Its numbers are whole ones that floats have been rounded to: near each other if those are."""
 
     def decoded(self, numbers: Numbers) -> Numbers:
         """The values that numbers of the kernel stand for."""
+        if self.whole:
+            return _codes(numbers)
         if (late := self.pending) is None:
             return numbers
         values: Numbers = numbers * late.width + late.origin
@@ -104,8 +113,20 @@ class Lowered:
         return values
 
 
+def _codes(wholes: Numbers) -> Numbers:
+    """Floats by their whole numbers, as their bits in their order."""
+    floats = wholes.astype(np.float64)
+    floats[wholes == WHOLE_END] = np.inf
+    floats[wholes == -WHOLE_END] = -np.inf
+    bits = floats.view(np.int64)
+    codes: Numbers = np.where(bits >= 0, bits, bits ^ INT64_MAX)
+    codes[wholes == WHOLE_NAN] = INT64_MAX
+    return codes
+
+
 def lowered(key: Key, schema: pa.Schema, late: bool = False) -> Lowered:
-    """A key that has a type, as kernels see it. With `late`, what its last step would only multiply is left to `decoded`."""
+    """A key that has a type, as kernels see it. With `late`, what its last step would only multiply, or make a float of, is left to
+    `decoded`."""
     type_ = schema.field(key.column).type
     made = _Program(kind_of(type_))
     for step in key.steps:
@@ -114,9 +135,12 @@ def lowered(key: Key, schema: pa.Schema, late: bool = False) -> Lowered:
         after = type_after(step, type_)
         assert after is not None
         type_ = after
+    whole = late and bool(made.steps) and made.steps[-1][0] == FLOOR_REAL
+    if whole:
+        made.steps[-1] = (FLOOR_WHOLE, 0, 0)
     if not late:
         made.settle()
-    return Lowered(made.kind, tuple(made.steps), made.rises, pa.types.is_floating(type_), made.pending)
+    return Lowered(made.kind, tuple(made.steps), made.rises, pa.types.is_floating(type_), made.pending, whole)
 
 
 class _Program:

@@ -24,6 +24,7 @@ from tidewheel.read.groups.lowering import (
     FLOOR_DIVIDE,
     FLOOR_REAL,
     FLOOR_REST,
+    FLOOR_WHOLE,
     FROM_MONTHS,
     FROM_NANOS,
     INT8,
@@ -47,6 +48,8 @@ from tidewheel.read.groups.lowering import (
     UINT16,
     UINT32,
     UINT64,
+    WHOLE_END,
+    WHOLE_NAN,
 )
 
 _MOST = np.int64(9223372036854775807)
@@ -254,6 +257,29 @@ def _calendar_all(values, n, part):
         values[i] = found
 
 
+@kernel("int64(float64[::1], int64[::1], int64)")
+def _floor_all(reals, values, n):
+    """Values, which lie where the reals are, become whole numbers. Returns 1 if one of them is not sure."""
+    odd = np.int64(0)
+    for i in range(n):
+        odd |= np.int64(not (reals[i] >= -WHOLE_END and reals[i] < WHOLE_END))
+    if not odd:
+        for i in range(n):
+            values[i] = np.int64(np.floor(reals[i]))
+        return 0
+    for i in range(n):
+        real = np.floor(reals[i])
+        if real != real:
+            values[i] = WHOLE_NAN
+        elif np.isinf(real):
+            values[i] = WHOLE_END if real > 0 else -WHOLE_END
+        elif real > -WHOLE_END and real < WHOLE_END:
+            values[i] = np.int64(real)
+        else:
+            return 1
+    return 0
+
+
 @kernel("int64(int64[:, ::1], int64, int64, int64[::1], int64, int64)")
 def take_steps(steps, first, behind, values, n, sure):
     """Take n values through steps. Returns 0, or 1 if one of them is not sure; `sure`: they are known to be."""
@@ -315,6 +341,9 @@ def take_steps(steps, first, behind, values, n, sure):
         elif what == FLOOR_REAL:
             for i in range(n):
                 reals[i] = np.floor(reals[i])
+        elif what == FLOOR_WHOLE:
+            if _floor_all(reals, values, n):
+                return 1
         elif what == ROUND:
             least_real = np.float64(a)
             greatest_real = np.float64(b)

@@ -62,8 +62,9 @@ def pack(numbers, keys, nulls, some_null, n, spans, packed):
 def in_window(packed, numbers, keys, nulls, some_null, n, state, window, known, groups, empty, slots):
     """Slots of n rows by their places in the window. `nulls` has a bit for each key that is null."""
     missing = np.int32(0)
+    places = packed.view(np.uint64)
     for i in range(n):
-        slot = window[packed[i]] - np.int32(1)
+        slot = window[places[i]] - np.int32(1)
         slots[i] = slot
         missing |= slot
     if missing < 0:

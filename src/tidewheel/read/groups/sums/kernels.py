@@ -2,6 +2,8 @@
 
 Where rows of one group stand together, as those of a time do, a run of them is added up first. Floats are added up in an order that suits
 the machine, which is the same at every reading.
+
+Slots are never negative, and are read as numbers without a sign: an index that may be negative, for all that is known, is looked at twice.
 """
 
 from __future__ import annotations
@@ -12,25 +14,6 @@ import numpy as np
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.read.groups.group_layout import AT, GREATEST, LEAST, ROWS_AT, SUM_NARROW, SUM_REAL, SUM_WIDE, WHAT
 
-_FEW = 12
-"""A block with at most one run for so many rows is added up by runs."""
-
-
-@kernel("int64(int32[::1], int64, int32[::1])")
-def runs_of(slots, n, starts):
-    """Where runs of one slot begin, and behind them n. Returns how many there are, or 0 if they are too short to be worth it."""
-    most = n // _FEW + 1
-    count = np.int64(1)
-    starts[0] = 0
-    for i in range(1, n):
-        if slots[i] != slots[i - 1]:
-            if count >= most:
-                return 0
-            starts[count] = np.int32(i)
-            count += 1
-    starts[count] = np.int32(n)
-    return count
-
 
 @kernel("void(int32[::1], int64, int32[::1], int64, int64[:, ::1])")
 def count_rows(slots, n, starts, runs, groups):
@@ -38,8 +21,9 @@ def count_rows(slots, n, starts, runs, groups):
         for r in range(runs):
             groups[slots[starts[r]], ROWS_AT] += np.int64(starts[r + 1]) - np.int64(starts[r])
         return
+    at = slots.view(np.uint32)
     for i in range(n):
-        groups[slots[i], ROWS_AT] += 1
+        groups[at[i], ROWS_AT] += 1
 
 
 @kernel("int64(int64[::1], uint8[::1], int32[::1], int64, int64, int64[:, ::1], int64[::1], int32[::1])")
@@ -75,47 +59,51 @@ def add_values(values, codes, slots, n, starts, runs, folds, first, behind, coun
     are to be counted too: returns 0 if they were."""
     reals = values.view(np.float64)
     sums = groups.view(np.float64)
+    slot = slots.view(np.uint32)
     for f in range(first, behind):
         what = folds[f, WHAT]
         at = folds[f, AT]
         if what == SUM_REAL:
             if runs:
                 for r in range(runs):
+                    some = reals[starts[r] : starts[r + 1]]
                     real = 0.0
-                    for i in range(starts[r], starts[r + 1]):
-                        real += reals[i]
+                    for i in range(some.shape[0]):
+                        real += some[i]
                     sums[slots[starts[r]], at] += real
             elif counting:
                 for i in range(n):
-                    groups[slots[i], ROWS_AT] += 1
-                    sums[slots[i], at] += reals[i]
+                    groups[slot[i], ROWS_AT] += 1
+                    sums[slot[i], at] += reals[i]
                 counting = np.int64(0)
             else:
                 for i in range(n):
-                    sums[slots[i], at] += reals[i]
+                    sums[slot[i], at] += reals[i]
         elif what == SUM_NARROW:
             if runs:
                 for r in range(runs):
+                    few = values[starts[r] : starts[r + 1]]
                     whole = np.int64(0)
-                    for i in range(starts[r], starts[r + 1]):
-                        whole += values[i]
+                    for i in range(few.shape[0]):
+                        whole += few[i]
                     groups[slots[starts[r]], at] += whole
             elif counting:
                 for i in range(n):
-                    groups[slots[i], ROWS_AT] += 1
-                    groups[slots[i], at] += values[i]
+                    groups[slot[i], ROWS_AT] += 1
+                    groups[slot[i], at] += values[i]
                 counting = np.int64(0)
             else:
                 for i in range(n):
-                    groups[slots[i], at] += values[i]
+                    groups[slot[i], at] += values[i]
         elif what == SUM_WIDE:
             if runs:
                 for r in range(runs):
+                    few = values[starts[r] : starts[r + 1]]
                     high = np.int64(0)
                     low = np.int64(0)
-                    for i in range(starts[r], starts[r + 1]):
-                        high += values[i] >> np.int64(32)
-                        low += values[i] & np.int64(0xFFFFFFFF)
+                    for i in range(few.shape[0]):
+                        high += few[i] >> np.int64(32)
+                        low += few[i] & np.int64(0xFFFFFFFF)
                     high += low >> np.int64(32)
                     low = (low & np.int64(0xFFFFFFFF)) | (high << np.int64(32))
                     _add_wide(groups, slots[starts[r]], at, low, high >> np.int64(32))
@@ -125,23 +113,27 @@ def add_values(values, codes, slots, n, starts, runs, folds, first, behind, coun
         elif what == LEAST:
             if runs:
                 for r in range(runs):
+                    few = codes[starts[r] : starts[r + 1]]
                     least = groups[slots[starts[r]], at]
-                    for i in range(starts[r], starts[r + 1]):
-                        least = min(least, codes[i])
+                    for i in range(few.shape[0]):
+                        least = min(least, few[i])
                     groups[slots[starts[r]], at] = least
             else:
                 for i in range(n):
-                    groups[slots[i], at] = min(groups[slots[i], at], codes[i])
+                    if codes[i] < groups[slot[i], at]:  # which soon is rare: what is not stored is not waited for
+                        groups[slot[i], at] = codes[i]
         elif what == GREATEST:
             if runs:
                 for r in range(runs):
+                    few = codes[starts[r] : starts[r + 1]]
                     greatest = groups[slots[starts[r]], at]
-                    for i in range(starts[r], starts[r + 1]):
-                        greatest = max(greatest, codes[i])
+                    for i in range(few.shape[0]):
+                        greatest = max(greatest, few[i])
                     groups[slots[starts[r]], at] = greatest
             else:
                 for i in range(n):
-                    groups[slots[i], at] = max(groups[slots[i], at], codes[i])
+                    if codes[i] > groups[slot[i], at]:
+                        groups[slot[i], at] = codes[i]
     return counting
 
 

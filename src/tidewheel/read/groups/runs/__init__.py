@@ -1,0 +1,1 @@
+"""Runs of rows whose groups are known to be one."""
