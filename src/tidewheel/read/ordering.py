@@ -14,10 +14,14 @@ from tidewheel.errors import QueryError
 from tidewheel.model.arrays import take_rows, without_views
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
+from tidewheel.read.foremost import foremost
 from tidewheel.read.limits import Watch
 
 _MANY = 1 << 17
 """Rows from which on sorting takes long enough to be watched."""
+
+_TOLD_APART = 1 << 13
+"""Rows from which on those that cannot be among the first ones are left out before the others are sorted."""
 
 _TERM = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|(.*?\S))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*""", re.IGNORECASE)
 _TERMS = re.compile(r"""(?:"(?:[^"]|"")*"|[^",])+""")
@@ -123,10 +127,18 @@ def top(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: list[SortKey
 def _sorted(table: pa.Table, keys: list[SortKey], limit: int | None, watch: Watch) -> pa.Table:
     size = table.nbytes
     watch.take(2 * size)  # joined, then in order
-    rows = watch.apart(lambda: sort(table, keys)) if table.num_rows > _MANY else sort(table, keys)
-    best = rows if limit is None else rows.slice(0, limit)
-    watch.held = int(best.nbytes)
-    return best
+    rows = watch.apart(lambda: _first(table, keys, limit)) if table.num_rows > _MANY else _first(table, keys, limit)
+    watch.held = int(rows.nbytes)
+    return rows
+
+
+def _first(table: pa.Table, keys: list[SortKey], limit: int | None) -> pa.Table:
+    if limit is None:
+        return sort(table, keys)
+    if table.num_rows > _TOLD_APART + 2 * limit:
+        places = foremost(lambda name: table.column(name).combine_chunks(), table.num_rows, keys, limit)
+        table = table if places is None else table.take(pa.array(places))
+    return sort(table, keys).slice(0, limit)
 
 
 def behind(batches: Iterable[pa.RecordBatch], offset: int) -> Iterator[pa.RecordBatch]:

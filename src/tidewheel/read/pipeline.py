@@ -6,7 +6,7 @@ Made once per query, which checks all that can be wrong with it; run for each re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -153,6 +153,11 @@ class Pipeline:
             return None
         made = () if self._projection is None else self.schema.names  # names of expressions are those that are meant
         return None if any(key.column in made or key.column not in self.planner.names for key in self._order) else self._order
+
+    @property
+    def wanted_first(self) -> tuple[Sequence[SortKey], int | None]:
+        """Of all rows that are made, how many are wanted, in which order; None: all of them."""
+        return self._order, self.last if self._order else None
 
     @property
     def _enough(self) -> int | None:

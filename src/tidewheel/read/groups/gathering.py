@@ -35,7 +35,8 @@ def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch
     """The groups of a query, as a source of batches: made here, or, if that is not for us after all, by DuckDB from the beginning."""
     program, held = pipeline.program, watch.held
     try:
-        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch)
+        order, limit = pipeline.wanted_first
+        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch).found(order, limit)
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)
@@ -51,14 +52,14 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
         watch.held = held
 
 
-def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> pa.RecordBatch:
+def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
     found = scan.found
     if found.rows < SHARED_ROWS or cores() < 2:
-        return _gathered(scan, of, program, watch).found()
+        return _gathered(scan, of, program, watch)
     first, second = (_part(scan, part) for part in split(found.segments, -(-found.rows // 2)))
     one, other = halves(partial(_gathered, first, of, program), partial(_gathered, second, of, program), watch)
     one.join(other)
-    return one.found()
+    return one
 
 
 def _gathered(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:

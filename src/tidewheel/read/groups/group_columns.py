@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.times import INT64_MAX, INT64_MIN
+from tidewheel.read.foremost import OrderTerm, foremost
 from tidewheel.read.groups import group_layout as layout
-from tidewheel.read.groups.aggregates import HUGE, Aggregate
+from tidewheel.read.groups.aggregates import DEVIATIONS, HUGE, Aggregate
 from tidewheel.read.groups.grouping import Fold, FoldedValue, Grouping, fold_of
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
 from tidewheel.read.groups.lowering import TEXT, Lowered, Numbers
@@ -20,19 +22,33 @@ from tidewheel.read.totals.parse import COUNT, ROWS, SUM
 
 Mask = npt.NDArray[np.bool_]
 
+_TOLD_APART = 1 << 13
+"""Groups from which on only those that can be among the first ones become an answer."""
 
-def answer(of: Grouping, known: Numbers, words: Numbers, texts: Texts) -> pa.RecordBatch:
-    """The keys of each group and what it comes to."""
-    arrays = []
-    for n, form in enumerate(of.key_forms):
-        valid, type_ = (known[:, len(of.keys)] >> n) & 1 == 0, of.schema.field(n).type
-        if form.kind == TEXT:
-            arrays.append(texts.array(np.where(valid, known[:, n], 0), type_, _bits(valid)))
-        else:
-            arrays.append(_values(form.decoded(known[:, n]), form, type_, valid))
-    for aggregate, field in zip(of.aggregates, list(of.schema)[len(arrays) :], strict=True):
-        arrays.append(_aggregate(of, aggregate, field.type, words))
-    return pa.RecordBatch.from_arrays(arrays, schema=of.schema)
+
+def answer(of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
+    """The keys of each group and what it comes to, in any order. Groups that are not among the first `limit` may be left out."""
+    if limit is not None and len(words) > _TOLD_APART + 2 * limit and not any(map(_may_fail, of.aggregates)):
+        numbers = {name: n for n, name in enumerate(of.schema.names)}
+        places = foremost(lambda name: _column(of, numbers[name], known, words, texts), len(words), order, limit)
+        if places is not None:
+            known, words = known[places], words[places]
+    return pa.RecordBatch.from_arrays([_column(of, n, known, words, texts) for n in range(len(of.schema))], schema=of.schema)
+
+
+def _may_fail(aggregate: Aggregate) -> bool:
+    """Whether a group that is not shown can be an error, or a reason to leave all of them to DuckDB."""
+    return aggregate.what in DEVIATIONS or bool(aggregate.cast)
+
+
+def _column(of: Grouping, n: int, known: Numbers, words: Numbers, texts: Texts) -> pa.Array:
+    type_, keys = of.schema.field(n).type, len(of.keys)
+    if n >= keys:
+        return _aggregate(of, of.aggregates[n - keys], type_, words)
+    valid, form = (known[:, keys] >> n) & 1 == 0, of.key_forms[n]
+    if form.kind == TEXT:
+        return texts.array(np.where(valid, known[:, n], 0), type_, _bits(valid))
+    return _values(form.decoded(known[:, n]), form, type_, valid)
 
 
 def _aggregate(of: Grouping, aggregate: Aggregate, type_: pa.DataType, words: Numbers) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from tidewheel.model.loading import later
 from tidewheel.read.filters.program import NO_PROGRAM, Program
+from tidewheel.read.foremost import OrderTerm
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.group_columns import answer
 from tidewheel.read.groups.grouping import Grouping
@@ -202,10 +204,10 @@ class Groups:
         self._window = np.zeros(1 << layout.WINDOW_BITS, np.int32)
         slots.fill_window(groups.known, keys, self._spans, self.state, self._window)
 
-    def found(self) -> pa.RecordBatch:
-        """The groups, once no more rows come."""
+    def found(self, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
+        """The groups, once no more rows come; those at least that are among the first `limit`."""
         self._watch.take(-4 * len(self._window))
         self._window = np.zeros(0, np.int32)
         groups = self._slots
         groups.drop_table()
-        return answer(self.of, groups.known[: groups.count], groups.words[: groups.count], self.texts)
+        return answer(self.of, groups.known[: groups.count], groups.words[: groups.count], self.texts, order, limit)

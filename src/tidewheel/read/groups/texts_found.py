@@ -49,19 +49,22 @@ class Texts:
             known[:count] = self.known[:count]
             self.known = known
         if 2 * (count + rows) > len(self.table):
-            self.hash(2 * (count + rows))
+            self.hash(8 * (count + rows))
 
     def hash(self, least: int = 0) -> None:
-        """Put all into a new table, with a new seed."""
+        """Put all into a new table: a larger one, or one with a new seed, because too many have one hash."""
         size = max(len(self.table), 1 << 13)
         while size < least:
             size *= 2
         take(self._watch, 16 * (size - len(self.table)))
+        anew = size == len(self.table)
         while True:
             self.table = np.zeros((size, 2), np.int64)
-            self._state[layout.TEXT_SEED] = secrets.randbits(62)
-            if not k.fill_texts(self._state, self.arena, self.known, self.table):
+            if anew:
+                self._state[layout.TEXT_SEED] = secrets.randbits(62)
+            if not k.fill_texts(self._state, self.arena, self.known, self.table, anew):
                 return
+            anew = True
 
     def numbers_of(self, other: Texts) -> Numbers:
         """The numbers that the texts of another one have here, by those that they have there."""

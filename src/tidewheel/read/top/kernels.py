@@ -213,6 +213,26 @@ def near_ones(row, first, n, order, near, codes):
     return _near(codes, n, descending, worst, near)
 
 
+@kernel("int64(int64[::1], uint32[::1], int64, int64[:, ::1], uint32[::1], int64[::1])")
+def near_scattered(row, places, n, order, near, codes):
+    """The same of n rows at places of their own."""
+    values = row[order[0, SLOT] + VALUES]
+    kind = order[0, KIND]
+    descending = order[0, DESCENDING]
+    if kind == INT64:
+        longs = view(values, row[ROWS], np.int64)
+        for i in range(n):
+            codes[i] = longs[places[i]]
+    elif kind == FLOAT64:
+        doubles = view(values, row[ROWS], np.int64)
+        for i in range(n):
+            codes[i] = _double(doubles[places[i]])
+    else:
+        for i in range(n):
+            codes[i] = code_of(row, order[0, SLOT], kind, np.int64(places[i]))
+    return _near(codes, n, descending, ~order[0, CODE] if descending else order[0, CODE], near)
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[:, ::1], int64, int64[:, ::1], int64)")
 def better(pieces, segments, at, most, order, held, out, n):
     """Append to out[:n] the rows that can be among the first ones, each by itself. Returns their number.
@@ -231,7 +251,7 @@ def better(pieces, segments, at, most, order, held, out, n):
         size = segments[s, 2]
         some = row[PERM] != 0
         perm = view(row[PERM], row[ROWS], np.uint32)
-        plain = not some and row[order[0, SLOT] + VALIDITY] == 0 and order[0, RANK] == 1
+        plain = row[order[0, SLOT] + VALIDITY] == 0 and order[0, RANK] == 1
         while o < size and most > 0:
             first = segments[s, 1] + o
             m = min(np.int64(_ROOM), size - o, most)
@@ -239,7 +259,9 @@ def better(pieces, segments, at, most, order, held, out, n):
                 at[0] = s
                 at[1] = o
                 return n
-            if held and plain:
+            if held and plain and some:
+                found = near_scattered(row, perm[first : first + m], m, order, near, codes)
+            elif held and plain:
                 found = near_ones(row, first, m, order, near, codes)
             else:
                 found = m

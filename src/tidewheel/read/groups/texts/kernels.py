@@ -144,20 +144,18 @@ def intern(row, column, straight, first, places, n, nulls, some_null, state, are
     return 0
 
 
-@kernel("int64(int64[::1], uint8[::1], int64[:, ::1], int64[:, ::1])")
-def fill_texts(state, arena, texts, table):
-    """Put all texts into an empty table. Returns 1 if too many of them have one hash."""
+@kernel("int64(int64[::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64)")
+def fill_texts(state, arena, texts, table, anew):
+    """Put all texts into an empty table; `anew`: there is a new seed. Returns 1 if too many of them have one hash."""
     mask = np.int64(table.shape[0] - 1)
     shift = _shift(table.shape[0])
     seed = np.uint64(state[TEXT_SEED])
     kept = np.int64(arena.ctypes.data)
     for number in range(state[TEXTS]):
         length = texts[number, LENGTH]
-        if length <= 8:
-            word = np.uint64(texts[number, WORD])
-        else:
-            word = _many_bytes(kept, texts[number, START], length, seed)
-            texts[number, WORD] = np.int64(word)
+        if anew and length > 8:
+            texts[number, WORD] = np.int64(_many_bytes(kept, texts[number, START], length, seed))
+        word = np.uint64(texts[number, WORD])
         at = _place(word, length, seed, shift)
         probes = 0
         while table[at, 1]:
