@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from tidewheel.model.loading import later
 from tidewheel.model.pieces import COLUMNS, SLOTS, VAR32, VAR64
+from tidewheel.model.schema import ZOrder
+from tidewheel.read.box_condition import box_condition
 from tidewheel.read.limits import NEVER, Watch
 from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy, slice_of, sliceable
 from tidewheel.read.planner import Planner, Scan
@@ -82,7 +84,7 @@ def _satisfying(scan: Scan, columns: Columns, size: int, watch: Watch, enough: i
     waiting, rows = list[Matrix](), 0
     for here, segments in parts_of(scan, looked_at, max(size, _LOOKED_AT), watch, every):
         out = np.empty((int(segments[:, 2].sum()) // 2 + len(segments) + 1, 4), np.int64)
-        count, kept = filters.keep_where(here.pieces, segments, program.steps, out)
+        count, kept = filters.keep_where(here.pieces, segments, program.steps, out, 0)
         waiting.append(out[:count].copy())
         rows += kept
         if here is not found or rows >= min(size, _FEW, left):
@@ -143,6 +145,12 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     every = segments is found.segments and found.doubtful == len(segments)  # as nearly always, if one key is asked for
     if not every and not marked.any():
         return segments
+    if (program := _box_program(scan, segments)) is not None:
+        columns = scan.planner.columns(program.reads)
+        check_blocks(found, segments if every else segments[marked], columns, watch)
+        out = np.empty((int(segments[:, 2].sum()) // 2 + len(segments) + 1, 4), np.int64)
+        count, _ = filters.keep_where(found.pieces, segments, program.steps, out, 1)
+        return out[:count]
     doubtful = segments if every else segments[marked]
     columns = scan.planner.columns(found.version.coder.columns)
     check_blocks(found, doubtful, columns, watch)
@@ -156,6 +164,17 @@ def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:
     n = k.refine(doubtful, keep.view(np.uint8), out)
     both = np.concatenate([segments[~marked], out[:n]])
     return both[np.lexsort((both[:, 1], both[:, 0]))]  # in rising order, as a scan leaves them: others rely on it
+
+
+def _box_program(scan: Scan, segments: Matrix) -> Program | None:
+    """What says of many rows in memory whether they lie in the box of a z-order key. Of few, it takes longer to make it than to compare."""
+    spec, found = scan.planner.spec, scan.found
+    if not isinstance(spec.key, ZOrder) or found.near < len(found.pieces) or int(segments[:, 2].sum()) < _LOOKED_AT:
+        return None
+    from tidewheel.read.filters.program import program_of
+
+    condition = box_condition(spec, *scan.keys.corners)
+    return None if condition is None else program_of(condition, spec.stored)
 
 
 def _matching(scan: Scan, found: Found, segments: Matrix, columns: Columns, watch: Watch) -> tuple[npt.NDArray[np.bool_], int]:
@@ -192,6 +211,18 @@ def split(segments: Matrix, size: int) -> Iterator[Matrix]:
         group[0, 2] -= skipped
         group[-1, 2] -= int(ends[b]) - last
         yield group
+
+
+def halved(scan: Scan) -> tuple[Scan, Scan]:
+    """A scan of the first half of the rows, and one of the second."""
+    found = scan.found
+    first, second = split(found.segments, -(-found.rows // 2))
+    return _part(scan, first), _part(scan, second)
+
+
+def _part(scan: Scan, segments: Matrix) -> Scan:
+    found = replace(scan.found, segments=segments, rows=int(segments[:, 2].sum()), doubtful=int(np.count_nonzero(segments[:, 3])))
+    return Scan(scan.planner, found, scan.keys, scan.time, scan.check, scan.damage)
 
 
 def _first(segments: Matrix, rows: int) -> Matrix:

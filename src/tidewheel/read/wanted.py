@@ -25,10 +25,12 @@ _ONE = np.zeros(1, np.int64)
 class Wanted:
     """From lo to hi, None for open ends. Raises QueryError if these are no keys of the table."""
 
-    __slots__ = ("_hi", "_known", "_lo", "_texts", "check", "is_empty")
+    __slots__ = ("_hi", "_known", "_lo", "_texts", "check", "corners", "is_empty")
 
     def __init__(self, coder: KeyCoder, lo: Any, hi: Any) -> None:
         everywhere = lo is None and hi is None
+        self.corners: tuple[Any, Any] = lo, hi
+        """The bounds as they were asked."""
         self._texts = coder if isinstance(coder, BytesCoder) and not everywhere else None
         if self._texts is not None:
             self._lo, self._hi = self._texts.bound(lo), self._texts.bound(hi)

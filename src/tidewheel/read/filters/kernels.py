@@ -464,9 +464,10 @@ def _append(out, n, piece, a, b):
     return n + 1
 
 
-@kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1])")
-def keep_where(pieces, segments, steps, out):
-    """Segments of the rows where a program is true. `out` has room for half of all rows and one more for each segment.
+@kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64)")
+def keep_where(pieces, segments, steps, out, only_marked):
+    """Segments of the rows where a program is true. `only_marked`: segments without a mark are kept as they are. `out` has room for half
+    of all rows and one more for each segment.
 
     Returns how many segments, and of how many rows.
     """
@@ -478,6 +479,10 @@ def keep_where(pieces, segments, steps, out):
         piece = segments[s, 0]
         row = pieces[piece]
         end = segments[s, 1] + segments[s, 2]
+        if only_marked and segments[s, 3] == 0:
+            rows += segments[s, 2]
+            n = _append(out, n, piece, segments[s, 1], end)
+            continue
         for first in range(segments[s, 1], end, BLOCK):
             size = min(end - first, BLOCK)
             count = places_of(row, steps, first, size, room, places)

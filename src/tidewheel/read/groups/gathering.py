@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from tidewheel.read.aggregate import Aggregation
@@ -17,8 +15,7 @@ from tidewheel.read.groups.groups_found import Groups
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
-from tidewheel.read.rows import parts_of, rows_of, split
-from tidewheel.read.scan import Matrix
+from tidewheel.read.rows import halved, parts_of, rows_of
 from tidewheel.read.two_threads import cores, halves
 
 if TYPE_CHECKING:
@@ -53,10 +50,9 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
 
 
 def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
-    found = scan.found
-    if found.rows < SHARED_ROWS or cores() < 2:
+    if scan.found.rows < SHARED_ROWS or cores() < 2:
         return _gathered(scan, of, program, watch)
-    first, second = (_part(scan, part) for part in split(found.segments, -(-found.rows // 2)))
+    first, second = halved(scan)
     one, other = halves(partial(_gathered, first, of, program), partial(_gathered, second, of, program), watch)
     one.join(other)
     return one
@@ -68,9 +64,3 @@ def _gathered(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Group
     for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
         found.add(here.pieces, segments)
     return found
-
-
-def _part(scan: Scan, segments: Matrix) -> Scan:
-    """Some of the segments of a scan."""
-    found = replace(scan.found, segments=segments, rows=int(segments[:, 2].sum()), doubtful=int(np.count_nonzero(segments[:, 3])))
-    return Scan(scan.planner, found, scan.keys, scan.time, scan.check, scan.damage)

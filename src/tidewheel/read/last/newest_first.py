@@ -104,5 +104,5 @@ def _satisfying(scan: Scan, segments: Matrix, watch: Watch, program: Program | N
             continue
         check_blocks(found, part, scan.planner.columns(program.reads), watch)
         out = np.empty((int(part[:, 2].sum()) // 2 + len(part) + 1, 4), np.int64)
-        count, _ = filters.keep_where(found.pieces, part, program.steps, out)
+        count, _ = filters.keep_where(found.pieces, part, program.steps, out, 0)
         yield out[:count]

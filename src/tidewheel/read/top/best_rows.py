@@ -130,7 +130,7 @@ class _Best:
             return segments
         check_blocks(self._found, segments, self._looked_at, self._watch)
         out = np.empty((int(segments[:, 2].sum()) // 2 + len(segments) + 1, 4), np.int64)
-        count, _ = filters.keep_where(self._found.pieces, segments, self._program.steps, out)
+        count, _ = filters.keep_where(self._found.pieces, segments, self._program.steps, out, 0)
         return out[:count].copy()
 
     def settle(self, asked: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from tidewheel.model.loading import later
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
-from tidewheel.read.rows import parts_of
+from tidewheel.read.rows import halved, parts_of
 from tidewheel.read.totals.sums import ColumnTotals, Sums, Totals
+from tidewheel.read.two_threads import cores, halves
 
 if TYPE_CHECKING:
     from tidewheel.read.filters.program import Program
@@ -25,8 +27,21 @@ MOST_ROWS = 1 << 20
 """Rows between two looks at the clock."""
 
 
+SHARED_ROWS = 1 << 20
+"""Rows from which on two threads share them, if they are asked a condition. To add all of them up is bound by the memory's speed."""
+
+
 def folded(scan: Scan, totals: Totals, watch: Watch, program: Program | None = None) -> pa.RecordBatch:
     """The totals of all rows of a scan, if there is a way to fold them; with a program, of those where it is true."""
+    if program is None or scan.found.rows < SHARED_ROWS or cores() < 2:
+        return _folded(scan, totals, program, watch).answer()
+    first, second = halved(scan)
+    one, other = halves(partial(_folded, first, totals, program), partial(_folded, second, totals, program), watch)
+    one.join(other)
+    return one.answer()
+
+
+def _folded(scan: Scan, totals: Totals, program: Program | None, watch: Watch) -> Sums:
     asked = totals.folds
     assert asked is not None
     columns = scan.planner.columns(totals.reads)
@@ -43,7 +58,7 @@ def folded(scan: Scan, totals: Totals, watch: Watch, program: Program | None = N
     for column, type_, wholes, numbers in zip(totals.reads, columns.types, found.tolist(), floats.tolist(), strict=True):
         told = _floats(wholes, numbers) if pa.types.is_floating(type_) else _wholes(wholes, 1 << 63 if pa.types.is_uint64(type_) else 0)
         sums.add_values(column, told)
-    return sums.answer()
+    return sums
 
 
 def _wholes(found: list[int], base: int) -> ColumnTotals:

@@ -106,6 +106,12 @@ class Sums:
         else:
             known.add(values)
 
+    def join(self, other: Sums) -> None:
+        """Add those of other rows."""
+        self.rows += other.rows
+        for column, values in other.values.items():
+            self.add_values(column, values)
+
     def add_part(self, answer: pa.RecordBatch) -> None:
         """Add the totals of a part of the rows: a row of `Totals.parts`."""
         told = {name: _told(array[0]) for name, array in zip(answer.schema.names, answer.columns, strict=True)}
