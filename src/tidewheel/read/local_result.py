@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import CancelledError
@@ -47,6 +49,17 @@ class LocalResult(PipedResult):
     def found(self) -> Found:
         """Pieces and segments that are read to answer it. Raises if the query was cancelled."""
         return self._alive().found
+
+    def sampled(self, shares: Sequence[float]) -> pa.RecordBatch:
+        """Rows of its longest segment, which are in the order of their leaves: those before which there are such shares of it."""
+        scan = self._alive()
+        found = scan.found
+        piece, first, length, check = found.segments[int(found.segments[:, 2].argmax())].tolist()
+        places = sorted(first + min(int(share * length), length - 1) for share in shares)
+        rows = replace(found, segments=np.array([(piece, place, 1, check) for place in places]), rows=len(places), longest=1)
+        some = Scan(scan.planner, rows, scan.keys, scan.time, scan.check, None)
+        batches = list(rows_of(some, self._pipeline.columns, len(places), Watch(self._pipeline.limits, self)))
+        return pa.Table.from_batches(batches, self.schema).combine_chunks().to_batches()[0]
 
     @property
     def plan(self) -> Plan:

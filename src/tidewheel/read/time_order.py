@@ -1,5 +1,5 @@
-"""The first or the last rows in the order of time, or of a whole number that is the key, from that end of the index: only as much of the
-time, or of the keys, is read as has them.
+"""The first or the last rows in the order of time, or of a whole number or a text that is the key, from that end of the index: only as
+much of the time, or of the keys, is read as has them.
 
 Tried is the part that would have them if rows came evenly, then a part at least eight times as wide, and so on: what is looked
 at in vain is little beside what is read at last. Where all rows within the bounds are wanted, a look counts them without reading.
@@ -40,6 +40,8 @@ def from_an_end(planner: Planner, version: Version, query: Query) -> Query:
         return query
     wanted = (check_limit(query.limit) or 0) + check_offset(query.offset)
     rows = int(_regions(version)[:, 0].sum())
+    if 0 < wanted <= MOST and rows >= WORTH and _is_text(planner, order.column):
+        return _of_fewer_texts(planner, version, query, order, wanted, rows)
     by_time = order.column == planner.spec.time.column
     ends = ends_of_time(version) if by_time else _ends_of_keys(version, planner)
     if not 0 < wanted <= MOST or rows < WORTH or ends is None:
@@ -62,6 +64,26 @@ def from_an_end(planner: Planner, version: Version, query: Query) -> Query:
 
     width = wide_enough(last - first, wanted, rows, lambda width: len(LocalResult(planner, version, within(looks, width))))
     return query if width is None else within(query, width)
+
+
+def _of_fewer_texts(planner: Planner, version: Version, query: Query, order: SortKey, wanted: int, rows: int) -> Query:
+    """The same of keys that are texts: tried are keys that stand where shares of some rows end."""
+    shares = [share for n in range(1, 5) if (share := 2 * wanted / rows * _STEP**n) < 1 / _STEP]
+    keys = LocalResult(planner, version, Query(columns=[order.column], time=query.time))
+    if not shares or keys.found.rows < WORTH:
+        return query
+    ends = keys.sampled([1 - share for share in shares] if order.descending else shares).column(0).to_pylist()
+    looks = replace(query, columns=[planner.spec.time.column], order_by=None, limit=wanted, offset=0, max_rows=math.inf)
+    for end in reversed(ends) if order.descending else ends:
+        part = (end, None) if order.descending else (None, end)
+        if len(LocalResult(planner, version, replace(looks, key=part))) >= wanted:
+            return replace(query, key=part)
+    return query
+
+
+def _is_text(planner: Planner, column: str) -> bool:
+    type_ = planner.spec.schema.field(column).type
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _ends_of_keys(version: Version, planner: Planner) -> tuple[int, int] | None:
@@ -108,5 +130,7 @@ def _order(planner: Planner, query: Query) -> SortKey | None:
         return order
     if not isinstance(spec.key, ColumnKey) or order.column != spec.key.column or isinstance(query.key, list) or query.box is not None:
         return None
+    if _is_text(planner, order.column):
+        return order if query.key is None else None
     whole = pa.types.is_integer(spec.schema.field(order.column).type)
     return order if whole and all(one is None or type(one) is int for one in pair(query.key, "key")) else None
