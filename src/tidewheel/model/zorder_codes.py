@@ -83,7 +83,7 @@ class ZOrderCoder:
 def _at_least(values: npt.NDArray[Any], bound: Any) -> Mask:
     """values >= bound, exactly: integers are compared with integers."""
     if values.dtype.kind == "f":
-        return np.asarray(values >= _float_up(bound))
+        return np.asarray(values >= float_up(bound))
     least = math.ceil(bound) if not math.isinf(bound) else bound
     info = np.iinfo(values.dtype)
     return np.full(len(values), least <= info.min) if least <= info.min or least > info.max else np.asarray(values >= least)
@@ -91,19 +91,20 @@ def _at_least(values: npt.NDArray[Any], bound: Any) -> Mask:
 
 def _at_most(values: npt.NDArray[Any], bound: Any) -> Mask:
     if values.dtype.kind == "f":
-        return np.asarray(values <= _float_down(bound))
+        return np.asarray(values <= float_down(bound))
     most = math.floor(bound) if not math.isinf(bound) else bound
     info = np.iinfo(values.dtype)
     return np.full(len(values), most >= info.max) if most >= info.max or most < info.min else np.asarray(values <= most)
 
 
-def _float_up(value: Any) -> float:
+def float_up(value: Any) -> float:
     """The least float at or above a number."""
     number = float(value)
     return math.nextafter(number, math.inf) if number < value else number
 
 
-def _float_down(value: Any) -> float:
+def float_down(value: Any) -> float:
+    """The greatest float at or below a number."""
     number = float(value)
     return math.nextafter(number, -math.inf) if number > value else number
 

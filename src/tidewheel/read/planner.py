@@ -6,6 +6,7 @@ Everything that can be wrong with a query is found here, before any row is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tidewheel.read.damage import Damage, find_intact
 from tidewheel.read.limits import Limits, Watch
 from tidewheel.read.materialise import Columns
 from tidewheel.read.ordering import SortKey, parse_order
-from tidewheel.read.scan import Era, Found, StoredColumns, find
+from tidewheel.read.scan import Era, Found, Matrix, StoredColumns, find
 from tidewheel.read.wanted import Wanted
 from tidewheel.settings import Settings
 
@@ -100,12 +101,13 @@ class Planner:
         era: Era | None = None
         if query.after is not None or query.upto is not None:
             version, era = self._era(version, query)
+        corners = None if query.box is None else partial(_corners, spec, keys)
         damage: Damage | None = None
         if query.on_corrupt == "error":
-            found = find(version, keys, first, last, self.stored, watch, era=era)
+            found = find(version, keys, first, last, self.stored, watch, era=era, corners=corners)
         else:
             found, damage = find_intact(
-                lambda known: find(version, keys, first, last, self.stored, watch, known, era),
+                lambda known: find(version, keys, first, last, self.stored, watch, known, era, corners),
                 version,
                 lambda found: (columns, self.columns(version.coder.columns)) if found.doubtful else (columns,),
                 watch,
@@ -193,6 +195,12 @@ class Scan:
 
 def _checker(coder: KeyCoder, lo: Any, hi: Any) -> Callable[[pa.RecordBatch], Mask]:
     return lambda batch: coder.matches(batch, lo, hi)
+
+
+def _corners(spec: TableSpec, keys: Wanted) -> Matrix | None:
+    from tidewheel.read.coordinates.corner_codes import corner_codes
+
+    return corner_codes(spec, *keys.corners)
 
 
 def _check_known(version: Version, generation: int, table: str) -> None:

@@ -7,7 +7,7 @@ kernel call does this for all runs and chunks. The result names positions; no ro
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,13 @@ if TYPE_CHECKING:
     from tidewheel.read.damage import Damage
 
 k = later("tidewheel.read.kernels")
+coordinates = later("tidewheel.read.coordinates.kernels")
 
 Matrix = npt.NDArray[np.int64]
 
+
+_LARGE_BOX = 1 << 12
+"""Rows found of a box from which on the coordinates of its leaves are looked at: of fewer, the rows are asked sooner."""
 
 MANY_HOLES = 32
 """Steps of the masks over one piece from which on its rows are sieved; with fewer it is asked for each interval that they leave."""
@@ -148,10 +152,12 @@ def find(
     watch: Watch,
     damage: Damage | None = None,
     era: Era | None = None,
+    corners: Callable[[], Matrix | None] | None = None,
 ) -> Found:
     """All segments that can hold rows of the query.
 
-    With `era`, only rows that came with its generations: that is decided here, for each row.
+    With `era`, only rows that came with its generations: that is decided here, for each row. `corners` says the codes of a box of a
+    z-order key (`read.coordinates.corner_codes`): leaves outside of it are left out, and rows of leaves inside need no check.
 
     Raises CorruptionError if something it needs is damaged; with `damage`, notes it there and leaves its rows out.
     """
@@ -185,7 +191,7 @@ def find(
 
     # 2. their segments: one call for all that are mapped or in memory, one for each of the others
     mode = keys.check
-    segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage)
+    segments, stats = _segments(version, pieces, near, klo, khi, mode, stored, watch, damage, corners)
     sieved = version.hidden.touches(pieces[:near]) if version.hidden else None
     if sieved is not None and sieved.any():
         segments = _sieved(version, pieces, segments, sieved, stored, watch, damage)
@@ -199,7 +205,7 @@ def find(
         try:
             probe = chunk.probe(pieces[q], klo[coder], khi[coder], mode, damage.lost(number) if damage is not None else None)
             one = probe.row.reshape(1, -1)
-            more, counts = _segments(version, one, 1, klo, khi, mode, stored, watch, damage)
+            more, counts = _segments(version, one, 1, klo, khi, mode, stored, watch, damage, corners)
             if era is not None and era.cuts(one).any() and len(more):
                 more = more if damage is None else damage.cut(one, more)
                 probe = chunk.with_generations(probe, more[:, 1], more[:, 2])
@@ -247,6 +253,7 @@ def _segments(
     stored: StoredColumns,
     watch: Watch,
     damage: Damage | None,
+    corners: Callable[[], Matrix | None] | None,
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
     """Scan some pieces and verify the blocks that this touches. Returns the segments and what was counted."""
     room, todo = _scratch.segments, _scratch.todo
@@ -264,7 +271,17 @@ def _segments(
     found = room[:n].copy()
     if klo.shape[1] > 1 and mode != ALL:  # others rely on rising positions
         found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    if corners is not None and stats[k.ROWS_FOUND] >= _LARGE_BOX and (codes := corners()) is not None:
+        found = _in_box(pieces, found, codes, stats)
     return found, stats
+
+
+def _in_box(pieces: Matrix, segments: Matrix, corners: Matrix, stats: npt.NDArray[np.int64]) -> Matrix:
+    """The segments without the leaves outside of a box; those of leaves inside are not to be checked. What was counted is made right."""
+    room = np.empty((2 * len(segments) + 1024, 4), np.int64)
+    while (n := coordinates.in_box(pieces, segments, corners, room, stats)) < 0:
+        room = np.empty((4 * len(room), 4), np.int64)
+    return room[:n]
 
 
 def _sieved(
