@@ -278,7 +278,7 @@ def test_order_and_limit_are_of_the_groups(filled: tuple[tw.Warehouse, Any]) -> 
     assert ours == duck.sql(said).to_arrow_table().to_pylist()
 
 
-@pytest.mark.parametrize("patched", [{"WINDOW_BITS": 7}, {"ROOM": 2048}])
+@pytest.mark.parametrize("patched", [{}, {"WINDOW_BITS": 7, "WIDEST_BITS": 7}, {"WINDOW_BITS": 3, "WIDEST_BITS": 12}])
 def test_windows_are_left_and_tables_grow(
     filled: tuple[tw.Warehouse, Any], monkeypatch: pytest.MonkeyPatch, patched: dict[str, int]
 ) -> None:

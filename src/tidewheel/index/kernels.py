@@ -69,7 +69,7 @@ def _survey(key, time, n, row):
     row[ORDERED] = 1 if falls == 0 else 0
 
 
-@kernel("void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])")
+@kernel("void(int64[::1], int64, int64, int64, int64, uint32[::1], uint32[::1], int64[::1])", makes_arrays=True)
 def build_run(nodes, depth, bounds, one_leaf, batch_rows, rows, arrays, row):
     """Survey a batch and put it in leaf order, by a counting sort that keeps the order of arrival inside a leaf.
 
@@ -135,7 +135,7 @@ def leaf_counts(pieces, n, bounds, out):
             out[l] += np.int64(starts[l + 1]) - np.int64(starts[l])
 
 
-@kernel("int64(int64[:, ::1], int64[::1], int64, int64[::1], int64[::1])")
+@kernel("int64(int64[:, ::1], int64[::1], int64, int64[::1], int64[::1])", makes_arrays=True)
 def search_regions(boxes, levels, fanout, box, out):
     """Walk a packed R-tree from its top level down; out = positions of the lowest boxes that meet the one given."""
     found = 0

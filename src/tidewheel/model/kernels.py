@@ -10,24 +10,24 @@ import numba as nb
 import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from tidewheel.model.jit.kernels import kernel
 
 
 @intrinsic
-def _pointer(typing_context, address, dtype):
-    pointer = types.CPointer(dtype.dtype)
+def view(typing_context, address, n, dtype):
+    """n items of dtype at an address. Nobody owns them: kernels without references to count are made of this."""
+    array = types.Array(dtype.dtype, 1, "C")
 
     def generate(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(pointer))
+        made = context.make_array(array)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(dtype.dtype)))
+        items = builder.inttoptr(args[0], made.data.type)
+        populate_array(made, items, [args[1]], [size], size, meminfo=None)
+        return made._getvalue()
 
-    return pointer(types.int64, dtype), generate
-
-
-@nb.njit(inline="always")
-def view(address, n, dtype):
-    """n items of dtype at an address."""
-    return nb.carray(_pointer(address, dtype), (n,), dtype)
+    return array(types.int64, types.int64, dtype), generate
 
 
 @intrinsic
@@ -125,7 +125,7 @@ def zorder_codes(points, lo, scale, bits, out):
         out[i] = code
 
 
-@kernel("int64(int64[::1], int64[::1], int64, int64[::1], int64[::1])")
+@kernel("int64(int64[::1], int64[::1], int64, int64[::1], int64[::1])", makes_arrays=True)
 def zorder_intervals(cell_lo, cell_hi, bits, out_lo, out_hi):
     """Cover a box of cells by at most len(out_lo) code intervals: a superset, in rising order. Returns how many.
 

@@ -55,7 +55,9 @@ that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pi
 _GREATEST = np.int64(9223372036854775807)
 
 
-@kernel("int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)")
+@kernel(
+    "int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", makes_arrays=True
+)
 def select(pieces, count, source, slots, klo, khi, t0, t1, out, at):
     """Copy the descriptors of the pieces whose region meets the query behind out[:at]. Returns the new end.
 
@@ -371,7 +373,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
     return n
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])")
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])", makes_arrays=True)
 def unverified(pieces, segments, columns, todo):
     """Blocks of these columns that the segments touch and that were not verified. Returns how many, at most len(todo).
 

@@ -12,7 +12,7 @@ _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
 
 
-@kernel("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])")
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], uint32[::1])", makes_arrays=True)
 def places(runs, bases, starts, place):
     """place[bases[r] + j] = position in the chunk of run r's row at its position j; starts = first position of each leaf.
 
@@ -114,7 +114,7 @@ def disordered(times, starts):
     return found
 
 
-@kernel("void(int64[::1], int64[::1], uint32[::1])")
+@kernel("void(int64[::1], int64[::1], uint32[::1])", makes_arrays=True)
 def order_by_time(times, starts, moved):
     """moved[p] = where the row at p belongs if its leaf is put in time order (stable)."""
     for l in range(starts.shape[0] - 1):
@@ -141,7 +141,7 @@ def row_order(runs, bases, batch_bases, place, out):
             out[here[j]] = first + perm[j]
 
 
-@kernel("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])")
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], int64, uint32[::1], int64[::1])", makes_arrays=True)
 def place_keys(runs, bases, starts, leaf_rows, place, codes):
     """The codes of leaves of more than twice leaf_rows to their places; those of all others are left alone."""
     leaves = starts.shape[0] - 1
@@ -156,7 +156,7 @@ def place_keys(runs, bases, starts, leaf_rows, place, codes):
                 codes[here[j]] = keys[perm[j]]
 
 
-@kernel("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])")
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], uint32[::1])", makes_arrays=True)
 def divide_leaves(codes, starts, bounds, leaf_rows, out_starts, out_bounds, moved):
     """Divide leaves of more than twice leaf_rows by their codes: no leaf of several codes is larger than leaf_rows then.
 

@@ -25,14 +25,15 @@ KERNELS: list[tuple[Any, str]] = []
 """All kernels of the modules that were imported, and their types."""
 
 
-def kernel(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def kernel(signature: str, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A function that is compiled for these types, runs without the GIL, and is cached on disk. Any thread may be the first to call it.
 
-    `options` are Numba's.
+    One that makes no arrays counts no references: of small kernels that call each other, counting took a sixth of the time. (Numba then
+    refuses to compile what would need it, as a copy of a row does.) `options` are Numba's.
     """
 
     def made(function: Callable[..., Any]) -> Any:
-        dispatcher = nb.njit(**{"nogil": True, "cache": True} | options)(function)
+        dispatcher = nb.njit(**{"nogil": True, "cache": True, "_nrt": makes_arrays} | options)(function)
         if nb.config.DISABLE_JIT:  # it is the function itself
             return dispatcher
         dispatcher._compile_for_args = lambda *args, **named: ready(dispatcher, signature)  # what is to be called with them

@@ -10,7 +10,7 @@ from tidewheel.model.pieces import LEAVES, MORE_ZONES, PERM, STARTS
 from tidewheel.read.kernels import DOUBTFUL, LEAVES_READ, LEAVES_SKIPPED, LONGEST, ROWS_FOUND
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])")
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])", makes_arrays=True)
 def in_box(pieces, segments, corners, out, stats):
     """The parts of segments that lie in leaves that a box meets; only in leaves that it cuts are they marked. Returns how many parts, or
     -1 if `out` is too short; only then nothing is counted in `stats`.

@@ -464,7 +464,7 @@ def _append(out, n, piece, a, b):
     return n + 1
 
 
-@kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64)")
+@kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64)", makes_arrays=True)
 def keep_where(pieces, segments, steps, out, only_marked):
     """Segments of the rows where a program is true. `only_marked`: segments without a mark are kept as they are. `out` has room for half
     of all rows and one more for each segment.

@@ -60,7 +60,7 @@ def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups
 
 def _gathered(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
     columns = scan.planner.columns(list(dict.fromkeys([*of.reads, *program.reads])))
-    found = Groups(of, watch, program)
+    found = Groups(of, watch, program, scan.found.rows)
     for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
         found.add(here.pieces, segments)
     return found

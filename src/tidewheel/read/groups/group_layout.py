@@ -36,11 +36,18 @@ DONE, FULL, CROWDED, ASTRAY, UNSURE, UNLUCKY, PAIRS_FULL, PAIRS_UNLUCKY, TEXTS_F
 """Why a kernel returns: all rows are done; there is no room for more groups; the table is too full; a number has no place in the window; a
 step is not sure; too many keys have one hash; the same of pairs and texts."""
 
-BLOCK = 1024
-"""Rows at a time: what is known of them stays in the nearest caches."""
+BLOCK = 4096
+"""Rows at a time: what is known of them stays in the near caches. Each column is read a page or more at a time: of less, what the machine
+fetches ahead comes too late."""
 
 ROOM = 2 * BLOCK
 """Rows of a block that is made of several parts."""
 
 WINDOW_BITS = 20
 """Of numbers in the window."""
+
+WIDEST_BITS = 24
+"""Of those in the window of many rows: it is hardly ever slower than a table, which has to keep and compare the numbers too."""
+
+ROWS_BITS = 3
+"""How many more bits than the number of rows a wide window may have: of few rows, each would touch a page of its own."""

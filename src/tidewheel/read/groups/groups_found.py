@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.errors import LimitError
 from tidewheel.model.loading import later
 from tidewheel.read.filters.program import NO_PROGRAM, Program
 from tidewheel.read.foremost import OrderTerm
@@ -40,7 +41,7 @@ class Slots:
         self._each = keys + 1, len(empty)
         self.state: Numbers = np.zeros(layout.STATE, np.int64)
         self.state[layout.SEED] = secrets.randbits(62)
-        self.known, self.words = self._room(rows)
+        self.known, self.words = self._room(min(rows, MOST))
         self.table: Numbers = np.zeros((0, 2), np.int64)
 
     @property
@@ -82,8 +83,10 @@ class Slots:
 class Groups:
     """What rows come to, of each group. For one thread at a time."""
 
-    def __init__(self, of: Grouping, watch: Watch, program: Program = NO_PROGRAM) -> None:
+    def __init__(self, of: Grouping, watch: Watch, program: Program = NO_PROGRAM, rows: int = 0) -> None:
+        """`rows`: about as many will be added, as far as is known."""
         self.of = of
+        self._widest = max(layout.WINDOW_BITS, min(layout.WIDEST_BITS, rows.bit_length() + layout.ROWS_BITS))
         self._watch = watch
         self._program = program
         self._slots = Slots(len(of.keys), of.empty, 2 * layout.ROOM, watch)
@@ -181,14 +184,14 @@ class Groups:
             if len(numbers):
                 least, greatest = min(least, int(numbers.min())), max(greatest, int(numbers.max()))
             ends.append((least, greatest))
-        for room in (16, 4, 2, 1):  # times as many numbers: more will come
+        few, many = layout.WINDOW_BITS, self._widest
+        for room, most in ((16, few), (4, few), (2, few), (1, few), (2, many), (1, many)):  # times as many numbers: more will come
             bits = [int((greatest - least + 1) * room + 1).bit_length() for least, greatest in ends]
-            if sum(bits) <= layout.WINDOW_BITS:
+            if sum(bits) <= most and self._has_window(max(few, sum(bits))):
                 break
         else:
             self.state[layout.HASHED] = 1
-            self._watch.take(-4 * len(self._window))
-            self._window = np.zeros(0, np.int32)
+            self._has_window(None)
             groups.hash()
             return
         shift = 0
@@ -199,15 +202,23 @@ class Groups:
             last = min(first + (1 << width) - 2, (1 << 63) - 1)
             self._spans[k, : layout.SEEN_LEAST] = first, last, shift
             shift += width
-        if not len(self._window):
-            take(self._watch, 4 << layout.WINDOW_BITS)
-        self._window = np.zeros(1 << layout.WINDOW_BITS, np.int32)
         slots.fill_window(groups.known, keys, self._spans, self.state, self._window)
+
+    def _has_window(self, bits: int | None) -> bool:
+        """Whether there is memory for an empty window for numbers of so many bits, which is then there. None: there is to be none."""
+        size = 0 if bits is None else 1 << bits
+        more = 4 * (size - len(self._window))
+        try:
+            self._watch.take(more)
+        except LimitError:
+            self._watch.take(-more)
+            return False
+        self._window = np.zeros(size, np.int32)
+        return True
 
     def found(self, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
         """The groups, once no more rows come; those at least that are among the first `limit`."""
-        self._watch.take(-4 * len(self._window))
-        self._window = np.zeros(0, np.int32)
+        self._has_window(None)
         groups = self._slots
         groups.drop_table()
         return answer(self.of, groups.known[: groups.count], groups.words[: groups.count], self.texts, order, limit)

@@ -61,6 +61,7 @@ from tidewheel.read.groups.group_layout import (
     WHAT,
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
+from tidewheel.read.groups.near.kernels import NEAR, near_in_window, near_slots
 from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
@@ -111,7 +112,8 @@ def texts_of(row, values, keys, folds, straight, first, places, n):
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int32[::1],"
     " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1],"
-    " int64[:, ::1], int64[:, ::1])"
+    " int64[:, ::1], int64[:, ::1])",
+    makes_arrays=True,
 )
 def group(
     pieces, segments, program, values, keys, steps, folds, texted, state, window, spans, table, known, groups, empty, pair_state,
@@ -136,6 +138,10 @@ def group(
     found = np.empty(ROOM, np.int64)
     kept = np.empty(ROOM, np.int64)
     coded = np.empty(ROOM, np.int64)
+    row_places = np.zeros(ROOM, np.int32)
+    kept_row_places = np.empty(ROOM, np.int32)
+    near = np.empty(NEAR, np.int32)
+    near_room = np.empty(4 * NEAR, np.int64)
     while True:
         n = next_block(pieces, segments, program, state, room, places)
         if n == 0:
@@ -143,13 +149,13 @@ def group(
         row = pieces[state[PIECE]]
         first = state[FIRST]
         straight = np.int64(first >= 0)
-        if state[COUNT] + ROOM > groups.shape[0]:
+        if state[COUNT] + n > groups.shape[0]:
             return FULL
-        if state[HASHED] and 2 * (state[COUNT] + ROOM) > table.shape[0]:
+        if state[HASHED] and 2 * (state[COUNT] + n) > table.shape[0]:
             return CROWDED
         if texted:
             state[MORE_BYTES] = texts_of(row, values, keys, folds, straight, first, places, n)
-            most = state[TEXTS] + values.shape[0] * ROOM
+            most = state[TEXTS] + values.shape[0] * n
             if state[TEXT_BYTES] + state[MORE_BYTES] > arena.shape[0] or most > texts.shape[0] or 2 * most > text_table.shape[0]:
                 return TEXTS_FULL
         # ---- the numbers of the keys
@@ -186,6 +192,8 @@ def group(
                 _without_null_values(number, nulls, n)
             if value[RISES]:
                 ends(given, n, both)
+                least = both[0]
+                greatest = both[1]
                 if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], both, 2, 0):
                     return UNSURE
                 bucket = np.int64(-1)
@@ -196,7 +204,7 @@ def group(
                     if keys == 1 and not count:
                         bucket = bucket_step(steps, value[FIRST_STEP], value[BEHIND_STEPS])
                     if bucket >= 0:
-                        runs = runs_of_buckets(given, n, steps[bucket, 1], steps[bucket, 2], starts, coded)
+                        runs = runs_of_buckets(given, n, least, greatest, steps[bucket, 1], steps[bucket, 2], starts, coded)
                     if runs:
                         number[:runs] = coded[:runs]
                     else:
@@ -243,7 +251,7 @@ def group(
                 if folds[f, WHAT] != NEW:
                     continue
                 before = pair_state[COUNT]
-                if before + ROOM > pairs.shape[0] or 2 * (before + ROOM) > pair_table.shape[0]:
+                if before + n > pairs.shape[0] or 2 * (before + n) > pair_table.shape[0]:
                     return PAIRS_FULL
                 count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
                 if count == n:
@@ -271,8 +279,12 @@ def group(
                 count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)
         # ---- what they come to
         counting = np.int64(not runs)
-        if runs:
-            count_rows(slots, n, starts, runs, groups)
+        span = np.int64(0)
+        if not runs:
+            span = near_slots(slots, n, row_places, near) if state[HASHED] else near_in_window(coded, n, window, row_places, near)
+        if runs or span:
+            count_rows(slots, n, starts, runs, row_places, near, span, near_room, groups)
+            counting = np.int64(0)
         for v in range(keys, values.shape[0]):
             value = values[v]
             first_fold = value[FIRST_FOLD]
@@ -304,12 +316,14 @@ def group(
             m = n
             given = brought
             given_slots = slots
+            given_places = row_places
             given_starts = starts
             given_runs = runs
             if count:
-                m = without_nulls(found, nulls, slots, n, value[NULLS_AT], groups, kept, kept_slots)
+                m = without_nulls(found, nulls, slots, row_places, n, value[NULLS_AT], groups, kept, kept_slots, kept_row_places)
                 given = kept
                 given_slots = kept_slots
+                given_places = kept_row_places
                 given_starts = kept_starts
                 given_runs = np.int64(0)
                 if runs and m:
@@ -325,9 +339,12 @@ def group(
                     codes(given, m, coded)
                     ordered = coded
             both_ways = np.int64(counting and not count)
-            left = add_values(given, ordered, given_slots, m, given_starts, given_runs, folds, first_fold, behind, both_ways, groups)
+            left = add_values(
+                given, ordered, given_slots, m, given_starts, given_runs, given_places, near, span, near_room, folds, first_fold, behind,
+                both_ways, groups,
+            )  # fmt: skip
             counting = left if both_ways else counting
         if counting:
-            count_rows(slots, n, starts, runs, groups)
+            count_rows(slots, n, starts, runs, row_places, near, span, near_room, groups)
         state[SEGMENT] = state[NEXT_SEGMENT]
         state[OFFSET] = state[NEXT_OFFSET]

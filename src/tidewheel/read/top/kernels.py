@@ -233,7 +233,7 @@ def near_scattered(row, places, n, order, near, codes):
     return _near(codes, n, descending, ~order[0, CODE] if descending else order[0, CODE], near)
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[:, ::1], int64, int64[:, ::1], int64)")
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[:, ::1], int64, int64[:, ::1], int64)", makes_arrays=True)
 def better(pieces, segments, at, most, order, held, out, n):
     """Append to out[:n] the rows that can be among the first ones, each by itself. Returns their number.
 

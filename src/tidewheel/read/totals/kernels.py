@@ -123,7 +123,7 @@ def _bring_wholes(source, kind, places, n, out):
             out[i] = values[places[i]] ^ turn
 
 
-@kernel("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", fastmath={"reassoc"})
+@kernel("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", fastmath={"reassoc"}, makes_arrays=True)
 def fold(pieces, segments, columns, found, floats):
     """Add what the segments hold to what was found. A row of `columns` is (column, kind, wants), of the others what the names above say."""
     room = np.empty(_ROOM, np.uint32)

@@ -8,7 +8,11 @@ from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
 from tidewheel.model.pieces import PERM
 from tidewheel.read.filters.kernels import places_of
+from tidewheel.read.filters.step_codes import BLOCK as PROGRAM_BLOCK
 from tidewheel.read.groups.group_layout import BLOCK, FIRST, NEXT_OFFSET, NEXT_SEGMENT, OFFSET, PIECE, ROOM, SEGMENT
+
+_ALONE = 512
+"""Rows that stand together from which on they are a block of their own, whose columns are read as they lie there."""
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], uint32[::1])")
@@ -18,13 +22,14 @@ def next_block(pieces, segments, program, state, room, places):
     s = state[SEGMENT]
     offset = state[OFFSET]
     steps = program.shape[0]
+    most = np.int64(PROGRAM_BLOCK if steps else BLOCK)
     have = np.int64(0)
     state[FIRST] = -1
     while s < segments.shape[0]:
         q = segments[s, 0]
         if have and q != state[PIECE]:
             break
-        n = min(segments[s, 2] - offset, BLOCK)
+        n = min(segments[s, 2] - offset, most)
         if n <= 0:
             s += 1
             offset = 0
@@ -36,7 +41,7 @@ def next_block(pieces, segments, program, state, room, places):
         first = segments[s, 1] + offset
         together = row[PERM] == 0
         if steps == 0:
-            if together and have == 0 and 2 * n >= BLOCK:
+            if together and have == 0 and n >= _ALONE:
                 state[FIRST] = first
                 offset += n
                 have = n
@@ -51,7 +56,7 @@ def next_block(pieces, segments, program, state, room, places):
             have += n
         else:
             count = places_of(row, program, first, n, room, places[have:])
-            if together and have == 0 and count == n and n == BLOCK:
+            if together and have == 0 and count == n and n == most:
                 state[FIRST] = first
                 offset += n
                 have = n

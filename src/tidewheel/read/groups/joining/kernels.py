@@ -80,7 +80,8 @@ def join_fold(others, first, slots, n, what, at, groups):
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1],"
-    " int64[:, ::1], int64[::1], int32[::1])"
+    " int64[:, ::1], int64[::1], int32[::1])",
+    makes_arrays=True,
 )
 def join(other_known, others, keys, folds, state, window, spans, table, known, groups, empty, found):
     """Add groups to groups. A row of `folds` is (what, at); `found`: the slot of each. Returns why it stops, as `group` does."""
@@ -129,7 +130,8 @@ def join(other_known, others, keys, folds, state, window, spans, table, known, g
 
 
 @kernel(
-    "int64(int64[:, ::1], int32[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:,::1])"
+    "int64(int64[:, ::1], int32[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:,::1])",
+    makes_arrays=True,
 )
 def join_pairs(others, found, numbers, counted_at, texted, at, state, table, pairs, groups):
     """Add pairs to pairs, and count those that are new. `at[0]`: how many are done; `numbers`: those of texts here, if the value of

@@ -59,54 +59,51 @@ _NAN = np.int64(9223372036854775807)
 
 
 @nb.njit(inline="always")
-def _straight(values, first, n, out):
-    for i in range(n):
-        out[i] = np.int64(values[first + i])
-
-
-@nb.njit(inline="always")
-def _gathered(values, places, n, out):
-    for i in range(n):
-        out[i] = np.int64(values[places[i]])
-
-
-@nb.njit(inline="always")
-def _brought(values, straight, first, places, n, out):
+def _bring_whole(source, dtype, size, straight, first, places, n, out):
     if straight:
-        _straight(values, first, n, out)
+        some = view(source + size * first, n, dtype)  # from there on: an index that may be negative is looked at for each row
+        for i in range(n):
+            out[i] = np.int64(some[i])
     else:
-        _gathered(values, places, n, out)
+        values = view(source, _MOST, dtype)
+        for i in range(n):
+            out[i] = np.int64(values[places[i]])
 
 
 @kernel("void(int64, int64, int64, int64, int64, uint32[::1], int64, int64[::1])")
 def bring(source, bit_offset, kind, straight, first, places, n, out):
     """The values of n rows: those from `first` on, or those with the numbers in `places`."""
     if kind == FLOAT64:
-        _brought(view(source, _MOST, np.int64), straight, first, places, n, out)
+        _bring_whole(source, np.int64, 8, straight, first, places, n, out)
     elif kind == FLOAT32:
         reals = out.view(np.float64)
-        narrow = view(source, _MOST, np.float32)
-        for i in range(n):
-            reals[i] = np.float64(narrow[first + i if straight else np.int64(places[i])])
+        if straight:
+            some = view(source + 4 * first, n, np.float32)
+            for i in range(n):
+                reals[i] = np.float64(some[i])
+        else:
+            narrow = view(source, _MOST, np.float32)
+            for i in range(n):
+                reals[i] = np.float64(narrow[places[i]])
     elif kind == INT32:
-        _brought(view(source, _MOST, np.int32), straight, first, places, n, out)
+        _bring_whole(source, np.int32, 4, straight, first, places, n, out)
     elif kind == INT16:
-        _brought(view(source, _MOST, np.int16), straight, first, places, n, out)
+        _bring_whole(source, np.int16, 2, straight, first, places, n, out)
     elif kind == INT8:
-        _brought(view(source, _MOST, np.int8), straight, first, places, n, out)
+        _bring_whole(source, np.int8, 1, straight, first, places, n, out)
     elif kind == UINT8:
-        _brought(view(source, _MOST, np.uint8), straight, first, places, n, out)
+        _bring_whole(source, np.uint8, 1, straight, first, places, n, out)
     elif kind == UINT16:
-        _brought(view(source, _MOST, np.uint16), straight, first, places, n, out)
+        _bring_whole(source, np.uint16, 2, straight, first, places, n, out)
     elif kind == UINT32:
-        _brought(view(source, _MOST, np.uint32), straight, first, places, n, out)
+        _bring_whole(source, np.uint32, 4, straight, first, places, n, out)
     elif kind == BOOL:
         bits = view(source, _MOST, np.uint8)
         for i in range(n):
-            p = bit_offset + (first + i if straight else np.int64(places[i]))
-            out[i] = np.int64((bits[p >> 3] >> np.uint8(p & 7)) & np.uint8(1))
+            p = np.uint64(bit_offset + (first + i if straight else np.int64(places[i])))
+            out[i] = np.int64((bits[p >> np.uint64(3)] >> np.uint8(p & np.uint64(7))) & np.uint8(1))
     else:
-        _brought(view(source, _MOST, np.int64), straight, first, places, n, out)
+        _bring_whole(source, np.int64, 8, straight, first, places, n, out)
         if kind == UINT64:
             for i in range(n):
                 out[i] ^= _LEAST
@@ -118,8 +115,8 @@ def mark_nulls(validity, bit_offset, straight, first, places, n, nulls):
     bits = view(validity, _MOST, np.uint8)
     count = np.int64(0)
     for i in range(n):
-        p = bit_offset + (first + i if straight else np.int64(places[i]))
-        null = np.uint8(1) ^ ((bits[p >> 3] >> np.uint8(p & 7)) & np.uint8(1))
+        p = np.uint64(bit_offset + (first + i if straight else np.int64(places[i])))
+        null = np.uint8(1) ^ ((bits[p >> np.uint64(3)] >> np.uint8(p & np.uint64(7))) & np.uint8(1))
         nulls[i] = null
         count += np.int64(null)
     return count

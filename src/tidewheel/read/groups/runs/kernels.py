@@ -6,6 +6,7 @@ All of them write where runs begin, and behind them the number of rows, and the 
 
 from __future__ import annotations
 
+import numba as nb
 import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
@@ -18,16 +19,26 @@ _NEAR = 64
 """Rows that are compared with those before them at a time."""
 
 
+@nb.njit(inline="always")
+def _are_few(numbers, n):
+    """Whether there are few runs: counted without a branch, for where there are many each is a surprise."""
+    here = numbers[1:n]
+    before = numbers[: n - 1]
+    count = np.int64(1)
+    for i in range(n - 1):
+        count += np.int64(here[i] != before[i])
+    return count <= n // _FEW + 1
+
+
 @kernel("int64(int32[::1], int64, int32[::1])")
 def runs_of(slots, n, starts):
     """Runs of one slot."""
-    most = n // _FEW + 1
+    if not _are_few(slots, n):
+        return 0
     count = np.int64(1)
     starts[0] = 0
     for i in range(1, n):
         if slots[i] != slots[i - 1]:
-            if count >= most:
-                return 0
             starts[count] = np.int32(i)
             count += 1
     starts[count] = np.int32(n)
@@ -37,14 +48,13 @@ def runs_of(slots, n, starts):
 @kernel("int64(int64[::1], int64, int32[::1], int64[::1])")
 def runs_of_numbers(numbers, n, starts, each):
     """Runs of one number."""
-    most = n // _FEW + 1
+    if not _are_few(numbers, n):
+        return 0
     count = np.int64(1)
     starts[0] = 0
     each[0] = numbers[0]
     for i in range(1, n):
         if numbers[i] != numbers[i - 1]:
-            if count >= most:
-                return 0
             starts[count] = np.int32(i)
             each[count] = numbers[i]
             count += 1
@@ -61,11 +71,13 @@ def bucket_step(steps, first, behind):
     return behind - 1 if behind > first and steps[behind - 1, 0] == FLOOR_DIVIDE else -1
 
 
-@kernel("int64(int64[::1], int64, int64, int64, int32[::1], int64[::1])")
-def runs_of_buckets(values, n, width, origin, starts, each):
+@kernel("int64(int64[::1], int64, int64, int64, int64, int64, int32[::1], int64[::1])")
+def runs_of_buckets(values, n, least, greatest, width, origin, starts, each):
     """Runs of one bucket: the floor of (value - origin) by the width. Where values rise, as times in a leaf do, nothing is divided but
     the first value of each run."""
     most = n // _FEW + 1
+    if np.float64(greatest) - np.float64(least) > np.float64(width) * np.float64(most):
+        return 0  # most buckets between them will have rows: runs would be found to be short one by one
     count = np.int64(0)
     a = np.int64(0)
     while a < n:

@@ -13,26 +13,34 @@ import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.read.groups.group_layout import AT, GREATEST, LEAST, ROWS_AT, SUM_NARROW, SUM_REAL, SUM_WIDE, WHAT
+from tidewheel.read.groups.near.kernels import add_near, added_near
 
 
-@kernel("void(int32[::1], int64, int32[::1], int64, int64[:, ::1])")
-def count_rows(slots, n, starts, runs, groups):
+@kernel("void(int32[::1], int64, int32[::1], int64, int32[::1], int32[::1], int64, int64[::1], int64[:, ::1])")
+def count_rows(slots, n, starts, runs, places, near, span, room, groups):
+    """With `span`, rows are near each other: `places` has the place of each, `near` the slot of each place or -1, `room` four words for it."""
     if runs:
         for r in range(runs):
             groups[slots[starts[r]], ROWS_AT] += np.int64(starts[r + 1]) - np.int64(starts[r])
-        return
-    at = slots.view(np.uint32)
-    for i in range(n):
-        groups[at[i], ROWS_AT] += 1
+    elif span:
+        add_near(None, places.view(np.uint32), n, span, room)
+        for s in range(span):
+            if near[s] >= 0:
+                groups[near[s], ROWS_AT] += added_near(room, span, s)
+    else:
+        at = slots.view(np.uint32)
+        for i in range(n):
+            groups[at[i], ROWS_AT] += 1
 
 
-@kernel("int64(int64[::1], uint8[::1], int32[::1], int64, int64, int64[:, ::1], int64[::1], int32[::1])")
-def without_nulls(values, nulls, slots, n, nulls_at, groups, kept, kept_slots):
-    """The values that are not null, with their slots; the others are counted. Returns how many are left."""
+@kernel("int64(int64[::1], uint8[::1], int32[::1], int32[::1], int64, int64, int64[:, ::1], int64[::1], int32[::1], int32[::1])")
+def without_nulls(values, nulls, slots, places, n, nulls_at, groups, kept, kept_slots, kept_places):
+    """The values that are not null, with their slots and places; the others are counted. Returns how many are left."""
     m = np.int64(0)
     for i in range(n):
         kept[m] = values[i]
         kept_slots[m] = slots[i]
+        kept_places[m] = places[i]
         m += np.int64(1) - np.int64(nulls[i])
     if m < n:
         for i in range(n):
@@ -50,13 +58,28 @@ def _add_wide(groups, slot, at, low, high):
     groups[slot, at + 1] += high + np.int64(after < before)
 
 
+@nb.njit(inline="always")
+def _are_small(values, n):
+    """Whether the sum of any of them, in a block, has a place in 64 bits."""
+    least = np.int64(0)
+    greatest = np.int64(0)
+    for i in range(n):
+        least = min(least, values[i])
+        greatest = max(greatest, values[i])
+    return least >= -_SMALL and greatest <= _SMALL
+
+
+_SMALL = np.int64(1) << np.int64(51)
+
+
 @kernel(
-    "int64(int64[::1], int64[::1], int32[::1], int64, int32[::1], int64, int64[:, ::1], int64, int64, int64, int64[:, ::1])",
+    "int64(int64[::1], int64[::1], int32[::1], int64, int32[::1], int64, int32[::1], int32[::1], int64, int64[::1], int64[:, ::1], int64,"
+    " int64, int64, int64[:, ::1])",
     fastmath={"reassoc"},
 )
-def add_values(values, codes, slots, n, starts, runs, folds, first, behind, counting, groups):
+def add_values(values, codes, slots, n, starts, runs, places, near, span, room, folds, first, behind, counting, groups):
     """Add n values that are not null: as whole numbers or bits of floats in `values`, in their order in `codes`. With `counting`, the rows
-    are to be counted too: returns 0 if they were."""
+    are to be counted too: returns 0 if they were. `places` and the like are those of `count_rows`."""
     reals = values.view(np.float64)
     sums = groups.view(np.float64)
     slot = slots.view(np.uint32)
@@ -71,6 +94,12 @@ def add_values(values, codes, slots, n, starts, runs, folds, first, behind, coun
                     for i in range(some.shape[0]):
                         real += some[i]
                     sums[slots[starts[r]], at] += real
+            elif span:
+                real_room = room.view(np.float64)
+                add_near(reals, places.view(np.uint32), n, span, real_room)
+                for s in range(span):
+                    if near[s] >= 0:
+                        sums[near[s], at] += added_near(real_room, span, s)
             elif counting:
                 for i in range(n):
                     groups[slot[i], ROWS_AT] += 1
@@ -87,6 +116,11 @@ def add_values(values, codes, slots, n, starts, runs, folds, first, behind, coun
                     for i in range(few.shape[0]):
                         whole += few[i]
                     groups[slots[starts[r]], at] += whole
+            elif span:
+                add_near(values, places.view(np.uint32), n, span, room)
+                for s in range(span):
+                    if near[s] >= 0:
+                        groups[near[s], at] += added_near(room, span, s)
             elif counting:
                 for i in range(n):
                     groups[slot[i], ROWS_AT] += 1
@@ -107,6 +141,12 @@ def add_values(values, codes, slots, n, starts, runs, folds, first, behind, coun
                     high += low >> np.int64(32)
                     low = (low & np.int64(0xFFFFFFFF)) | (high << np.int64(32))
                     _add_wide(groups, slots[starts[r]], at, low, high >> np.int64(32))
+            elif span and _are_small(values, n):
+                add_near(values, places.view(np.uint32), n, span, room)
+                for s in range(span):
+                    if near[s] >= 0:
+                        added = added_near(room, span, s)
+                        _add_wide(groups, near[s], at, added, added >> np.int64(63))
             else:
                 for i in range(n):
                     _add_wide(groups, slots[i], at, values[i], values[i] >> np.int64(63))

@@ -39,7 +39,11 @@ def _known(bits, offset, places, n, some):
     return at
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", fastmath={"reassoc"})
+@kernel(
+    "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])",
+    fastmath={"reassoc"},
+    makes_arrays=True,
+)
 def fold_where(pieces, segments, steps, columns, found, floats):
     """Add what the rows hold where the program is true: see `fold`. Returns how many rows these are."""
     room = np.empty(ROOM, np.uint8)

@@ -1,0 +1,1 @@
+"""Rows whose groups are near each other."""
