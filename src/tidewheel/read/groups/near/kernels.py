@@ -1,4 +1,4 @@
-"""Kernels that add up rows whose groups are near each other, as those of a leaf are, at places of a block before their groups are looked for.
+"""Kernels that add up rows whose groups are near each other, as those of a leaf are: at places of a block, and these then once each.
 
 To add where the row before was added is to wait for it: so each place has four parts, and rows that follow each other have different ones.
 """

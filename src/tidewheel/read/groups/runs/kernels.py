@@ -15,6 +15,9 @@ from tidewheel.read.groups.lowering import CHECK, FLOOR_DIVIDE
 _FEW = 12
 """A block with at most one run for so many rows is added up by runs."""
 
+_SOON = 16
+"""Runs after which it is seen whether they are long."""
+
 _NEAR = 64
 """Rows that are compared with those before them at a time."""
 
@@ -95,7 +98,7 @@ def runs_of_buckets(values, n, least, greatest, width, origin, starts, each):
                 break
             b = end
         while a < b:
-            if count >= most:
+            if count >= most or count >= _SOON and a < count * _FEW // 2:
                 return 0
             bucket = (values[a] - origin) // width
             border = (bucket + 1) * width + origin

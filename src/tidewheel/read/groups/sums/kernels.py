@@ -18,7 +18,7 @@ from tidewheel.read.groups.near.kernels import add_near, added_near
 
 @kernel("void(int32[::1], int64, int32[::1], int64, int32[::1], int32[::1], int64, int64[::1], int64[:, ::1])")
 def count_rows(slots, n, starts, runs, places, near, span, room, groups):
-    """With `span`, rows are near each other: `places` has the place of each, `near` the slot of each place or -1, `room` four words for it."""
+    """With `span`, rows are near each other: `places` has the place of each, `near` the slot of each place or -1."""
     if runs:
         for r in range(runs):
             groups[slots[starts[r]], ROWS_AT] += np.int64(starts[r + 1]) - np.int64(starts[r])
