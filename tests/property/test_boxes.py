@@ -18,13 +18,13 @@ from tests.conftest import examples
 from tidewheel.chunk.mappings import MAPPINGS
 from tidewheel.errors import CorruptionError, CorruptionWarning
 from tidewheel.model.query import Query
-from tidewheel.read import scan
+from tidewheel.read import boxes_decided, scan
 from tidewheel.read.local_result import LocalResult
 from tidewheel.testing.probe import Probe
 
 COORDINATES = [pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.int16(), pa.float16()]
 ROWS = 24_000
-ASKED = 30
+ASKED = 25
 
 
 def column(rng: np.random.Generator, type_: pa.DataType, rows: int) -> pa.Array:
@@ -56,7 +56,8 @@ def bound(rng: random.Random, values: list[Any]) -> Any:
 
 def box_of(rng: random.Random, x: list[Any], y: list[Any]) -> tuple[Any, ...]:
     ends = [sorted((bound(rng, some), bound(rng, some)), key=lambda v: -math.inf if v is None else v) for some in (x, y)]
-    return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
+    box = ends[0][0], ends[1][0], ends[0][1], ends[1][1]
+    return tuple(None if end is None else float(end) for end in box) if rng.random() < 0.6 else box
 
 
 def inside(box: tuple[Any, ...], x: Any, y: Any) -> bool:
@@ -66,10 +67,11 @@ def inside(box: tuple[Any, ...], x: Any, y: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
-def test_random_boxes(tmp_path: Path, seed: int) -> None:
-    """In memory and in chunks, mapped and read by range, whole and with rows that were replaced."""
+def test_random_boxes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory and in chunks, mapped and read by range, whole and with rows that were replaced; totals and groups of them, too."""
+    monkeypatch.setattr(boxes_decided, "_MANY", 500)
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
-    types = [COORDINATES[seed % len(COORDINATES)], rng.choice(COORDINATES)]
+    types = [COORDINATES[seed % len(COORDINATES)], rng.choice(COORDINATES)] if seed else [pa.float64(), pa.float64()]
     schema = pa.schema([("ts", pa.timestamp("us")), ("n", pa.int64()), ("x", types[0]), ("y", types[1])])
     moments = pa.array(numbers.permutation(ROWS), pa.int64()).view(pa.timestamp("us"))
     rows = pa.record_batch([moments, pa.array(np.arange(ROWS)), *(column(numbers, t, ROWS) for t in types)], schema=schema)
@@ -94,6 +96,14 @@ def test_random_boxes(tmp_path: Path, seed: int) -> None:
             assert len(table.query(box=box)) == len(want), said
             (total,) = table.query(box=box, aggregate={"s": "sum(n)"}).to_arrow().to_pylist()
             assert total["s"] == (sum(want) if want else None), said
+            odd = [n for n in want if n % 2]
+            (total,) = table.query(box=box, where="n % 2 = 1", aggregate={"s": "sum(n)"}).to_arrow().to_pylist()
+            assert total["s"] == (sum(odd) if odd else None), said
+            grouped = table.query(box=box, aggregate={"s": "sum(n)"}, group_by=["n % 7 AS g"], order_by="g").to_arrow().to_pylist()
+            assert {row["g"]: row["s"] for row in grouped} == {g: sum(n for n in want if n % 7 == g) for g in {n % 7 for n in want}}, said
+            late = [n for n in want if n >= 9_000]
+            (total,) = table.query(box=box, where="n >= 9000", aggregate={"s": "sum(n)"}).to_arrow().to_pylist()
+            assert total["s"] == (sum(late) if late else None), said
 
 
 @pytest.fixture

@@ -123,9 +123,10 @@ class LocalResult(PipedResult):
         """The totals, as a single batch of one row."""
         from tidewheel.read.totals.folded import folded
 
+        query = self._pipeline.query
         if most is None:
             watch.count(1)
-        yield folded(self._alive(), totals, watch, self._pipeline.program)
+        yield folded(self._alive(), totals, watch, self._pipeline.program, query.condition)
 
     def _source(self) -> tuple[Source, int | None]:
         scan = self._alive()

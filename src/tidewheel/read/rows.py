@@ -64,13 +64,15 @@ def rows_of(
                 return
 
 
-def parts_of(scan: Scan, columns: Columns, size: int, watch: Watch, loaded: Columns | None = None) -> Iterator[tuple[Found, Matrix]]:
+def parts_of(
+    scan: Scan, columns: Columns, size: int, watch: Watch, loaded: Columns | None = None, open_: bool = False
+) -> Iterator[tuple[Found, Matrix]]:
     """The segments of a scan themselves, of at most `size` rows at a time: those columns of them are in memory, and verified. `loaded`:
-    all that is to be loaded of chunks that are not mapped, if that is more."""
+    all that is to be loaded of chunks that are not mapped, if that is more. `open_`: marked segments stay so, and are decided elsewhere."""
     found = scan.found
     for group in (found.segments,) if found.rows <= size else split(found.segments, size):
         watch.check()
-        segments = _refine(scan, group, watch) if found.doubtful else group
+        segments = _refine(scan, group, watch) if found.doubtful and not open_ else group
         check_blocks(found, segments, columns, watch)
         yield from resident(found, segments, columns if loaded is None else loaded, watch)
 

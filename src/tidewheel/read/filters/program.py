@@ -47,6 +47,8 @@ class Program:
     reads: tuple[str, ...]
     """The columns that it looks at."""
     constants: tuple[Any, ...]
+    marked: bool = False
+    """It is to be asked only of rows in segments with a mark; the others are sure."""
 
 
 NO_PROGRAM = Program(np.empty((0, c.WIDTH), np.int64), (), ())

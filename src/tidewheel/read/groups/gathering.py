@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidewheel.read.aggregate import Aggregation
+from tidewheel.read.boxes_decided import box_program
 from tidewheel.read.filters.program import NO_PROGRAM, Program
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.groups_found import Groups
@@ -31,9 +32,11 @@ SHARED_ROWS = 1 << 20
 def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch, _: int | None = None) -> Iterator[pa.RecordBatch]:
     """The groups of a query, as a source of batches: made here, or, if that is not for us after all, by DuckDB from the beginning."""
     program, held = pipeline.program, watch.held
+    boxed = box_program(scan, pipeline.query.condition)
+    asked = boxed or program or NO_PROGRAM
     try:
         order, limit = pipeline.wanted_first
-        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch).found(order, limit)
+        yield _of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)
@@ -49,18 +52,18 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
         watch.held = held
 
 
-def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
+def _of_scan(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
     if scan.found.rows < SHARED_ROWS or cores() < 2:
-        return _gathered(scan, of, program, watch)
+        return _gathered(scan, of, program, open_, watch)
     first, second = halved(scan)
-    one, other = halves(partial(_gathered, first, of, program), partial(_gathered, second, of, program), watch)
+    one, other = halves(partial(_gathered, first, of, program, open_), partial(_gathered, second, of, program, open_), watch)
     one.join(other)
     return one
 
 
-def _gathered(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
+def _gathered(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
     columns = scan.planner.columns(list(dict.fromkeys([*of.reads, *program.reads])))
     found = Groups(of, watch, program, scan.found.rows)
-    for here, segments in parts_of(scan, columns, MOST_ROWS, watch):
+    for here, segments in parts_of(scan, columns, MOST_ROWS, watch, open_=open_):
         found.add(here.pieces, segments)
     return found

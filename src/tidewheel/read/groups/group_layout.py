@@ -11,8 +11,9 @@ from __future__ import annotations
     SEED,  # of the hash
     TEXTS, TEXT_BYTES, TEXT_SEED,  # texts that were seen, their bytes, and the seed of their hash
     MORE_BYTES,  # bytes of texts that the next block needs room for
+    ONLY_MARKED,  # 1: the program is true of all rows in segments without a mark
     STATE,
-) = range(14)  # fmt: skip
+) = range(15)  # fmt: skip
 """The state of the groups. That of the pairs of a group and one of its values has COUNT and SEED."""
 
 COLUMN, KIND, FIRST_STEP, BEHIND_STEPS, RISES, REAL, FIRST_FOLD, BEHIND_FOLDS, NULLS_AT, VALUE = range(10)

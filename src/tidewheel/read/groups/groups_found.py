@@ -92,6 +92,7 @@ class Groups:
         self._slots = Slots(len(of.keys), of.empty, 2 * layout.ROOM, watch)
         self._window: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.state = self._slots.state
+        self.state[layout.ONLY_MARKED] = program.marked
         self._spans: Numbers = np.zeros((max(len(of.keys), 1), layout.SPAN), np.int64)
         self._spans[:, layout.GREATEST_NUMBER] = -1
         self._pairs = Slots(2, _NOTHING, 2 * layout.ROOM if of.paired else 1, watch)

@@ -9,7 +9,7 @@ from tidewheel.model.kernels import view
 from tidewheel.model.pieces import PERM
 from tidewheel.read.filters.kernels import places_of
 from tidewheel.read.filters.step_codes import BLOCK as PROGRAM_BLOCK
-from tidewheel.read.groups.group_layout import BLOCK, FIRST, NEXT_OFFSET, NEXT_SEGMENT, OFFSET, PIECE, ROOM, SEGMENT
+from tidewheel.read.groups.group_layout import BLOCK, FIRST, NEXT_OFFSET, NEXT_SEGMENT, OFFSET, ONLY_MARKED, PIECE, ROOM, SEGMENT
 
 _ALONE = 512
 """Rows that stand together from which on they are a block of their own, whose columns are read as they lie there."""
@@ -21,14 +21,14 @@ def next_block(pieces, segments, program, state, room, places):
     state[FIRST] on, which is else -1. Several short segments of a piece make one block. Returns how many they are; 0 is the end."""
     s = state[SEGMENT]
     offset = state[OFFSET]
-    steps = program.shape[0]
-    most = np.int64(PROGRAM_BLOCK if steps else BLOCK)
     have = np.int64(0)
     state[FIRST] = -1
     while s < segments.shape[0]:
         q = segments[s, 0]
         if have and q != state[PIECE]:
             break
+        asked = program.shape[0] > 0 and not (state[ONLY_MARKED] and segments[s, 3] == 0)
+        most = np.int64(PROGRAM_BLOCK if asked else BLOCK)
         n = min(segments[s, 2] - offset, most)
         if n <= 0:
             s += 1
@@ -40,7 +40,7 @@ def next_block(pieces, segments, program, state, room, places):
         state[PIECE] = q
         first = segments[s, 1] + offset
         together = row[PERM] == 0
-        if steps == 0:
+        if not asked:
             if together and have == 0 and n >= _ALONE:
                 state[FIRST] = first
                 offset += n

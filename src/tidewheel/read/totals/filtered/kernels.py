@@ -40,24 +40,27 @@ def _known(bits, offset, places, n, some):
 
 
 @kernel(
-    "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])",
+    "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], boolean, int64[:, ::1], int64[:, ::1], float64[:, ::1])",
     fastmath={"reassoc"},
     makes_arrays=True,
 )
-def fold_where(pieces, segments, steps, columns, found, floats):
-    """Add what the rows hold where the program is true: see `fold`. Returns how many rows these are."""
+def fold_where(pieces, segments, steps, only_marked, columns, found, floats):
+    """Add what the rows hold where the program is true: see `fold`. `only_marked`: it is true of all rows in segments without a mark.
+    Returns how many rows these are."""
     room = np.empty(ROOM, np.uint8)
     places = np.empty(BLOCK, np.uint32)
     some = np.empty(BLOCK, np.uint32)
     wholes = np.empty(BLOCK, np.int64)
     numbers = np.empty(BLOCK, np.float64)
+    no_steps = steps[:0]
     rows = np.int64(0)
     for s in range(segments.shape[0]):
         row = pieces[segments[s, 0]]
         end = segments[s, 1] + segments[s, 2]
+        asked = no_steps if only_marked and segments[s, 3] == 0 else steps
         for first in range(segments[s, 1], end, BLOCK):
             size = min(end - first, BLOCK)
-            m = places_of(row, steps, first, size, room, places)
+            m = places_of(row, asked, first, size, room, places)
             if m == 0:
                 continue
             rows += m
