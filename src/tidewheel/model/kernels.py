@@ -10,7 +10,6 @@ import numba as nb
 import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 from tidewheel.model.jit.kernels import kernel
 
@@ -21,6 +20,8 @@ def view(typing_context, address, n, dtype):
     array = types.Array(dtype.dtype, 1, "C")
 
     def generate(context, builder, signature, args):
+        from numba.np.arrayobj import populate_array  # a part of the compiler, which a process that only runs kernels does not load
+
         made = context.make_array(array)(context, builder)
         size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(dtype.dtype)))
         items = builder.inttoptr(args[0], made.data.type)
