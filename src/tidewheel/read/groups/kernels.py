@@ -65,6 +65,7 @@ from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
 from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
+from tidewheel.read.groups.texts.asking.kernels import ASKED
 from tidewheel.read.groups.texts.kernels import bytes_of, intern
 
 
@@ -136,6 +137,8 @@ def group(
     found = np.empty(ROOM, np.int64)
     kept = np.empty(ROOM, np.int64)
     coded = np.empty(ROOM, np.int64)
+    text_rows = np.empty(ROOM, np.int32)
+    asked = np.empty((ASKED, ROOM), np.int64)
     while True:
         n = next_block(pieces, segments, program, state, room, places)
         if n == 0:
@@ -175,8 +178,9 @@ def group(
             given = number
             if value[KIND] == TEXT:
                 if intern(
-                    row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, number
-                ):
+                    row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, text_rows,
+                    asked, number,
+                ):  # fmt: skip
                     return TEXTS_UNLUCKY
             elif straight and value[RISES] and value[KIND] == INT64 and not count:
                 given = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
@@ -250,8 +254,9 @@ def group(
                     continue
                 if value[KIND] == TEXT:
                     if intern(
-                        row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, found
-                    ):
+                        row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table,
+                        text_rows, asked, found,
+                    ):  # fmt: skip
                         return TEXTS_UNLUCKY
                 else:
                     _bring(row, value, straight, first, places, n, found)
