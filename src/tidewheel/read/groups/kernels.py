@@ -61,6 +61,7 @@ from tidewheel.read.groups.group_layout import (
     WHAT,
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
+from tidewheel.read.groups.marks.kernels import mark
 from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
@@ -112,11 +113,11 @@ def texts_of(row, values, keys, folds, straight, first, places, n):
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int32[::1],"
     " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1],"
-    " int64[:, ::1], int64[:, ::1])"
+    " int64[:, ::1], int64[:, ::1], uint64[:, ::1])"
 )
 def group(
     pieces, segments, program, values, keys, steps, folds, texted, state, window, spans, table, known, groups, empty, pair_state,
-    pair_table, pairs, arena, texts, text_table,
+    pair_table, pairs, arena, texts, text_table, marks,
 ):  # fmt: skip
     """Add the rows of segments to their groups. The first rows of `values` are the keys; `texted`: some are texts that are given numbers.
     Returns why it stops: see the layout."""
@@ -246,8 +247,9 @@ def group(
             for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
                 if folds[f, WHAT] != NEW:
                     continue
+                marked = marks.shape[0] > 0 and value[KIND] == TEXT
                 before = pair_state[COUNT]
-                if before + ROOM > pairs.shape[0] or 2 * (before + ROOM) > pair_table.shape[0]:
+                if not marked and (before + ROOM > pairs.shape[0] or 2 * (before + ROOM) > pair_table.shape[0]):
                     return PAIRS_FULL
                 count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
                 if count == n:
@@ -258,6 +260,11 @@ def group(
                         text_rows, asked, found,
                     ):  # fmt: skip
                         return TEXTS_UNLUCKY
+                    if marked:
+                        if state[COUNT] * folds.shape[0] > marks.shape[0] or state[TEXTS] > 64 * marks.shape[1]:
+                            return PAIRS_FULL
+                        mark(slots, found, nulls, np.int64(count > 0), n, folds.shape[0], f, folds[f, AT], marks, groups)
+                        continue
                 else:
                     _bring(row, value, straight, first, places, n, found)
                 if count:
