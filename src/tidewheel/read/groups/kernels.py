@@ -278,9 +278,12 @@ def group(
                     numbers[0, m] = np.int64(slots[i]) * folds.shape[0] + f
                     numbers[1, m] = found[i]
                     m += np.int64(not count or not nulls[i])
-                if in_table(numbers, np.int64(2), nulls, np.int64(0), m, pair_state, pair_table, pairs, pairs, none, hashes, pair_slots):
+                unlucky = in_table(
+                    numbers, np.int64(2), nulls, np.int64(0), m, pair_state, pair_table, pairs, pairs, none, hashes, pair_slots
+                )
+                count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)  # in any case: they are known next time
+                if unlucky:
                     return PAIRS_UNLUCKY
-                count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)
         # ---- what they come to
         counting = np.int64(not runs)
         if runs:
