@@ -156,6 +156,27 @@ def test_every_type(type_: pa.DataType) -> None:
                 check(batch, condition, rng, mask(condition, batch).to_pylist())
 
 
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 7, 8, 9])
+def test_texts_of_one_length(type_: pa.DataType, size: int) -> None:
+    """Where all texts of a block have it, and where one has not; lists of short texts, and of others."""
+    rng = random.Random(size)
+    some = ["".join(rng.choice("ab\0") for _ in range(size)) for _ in range(5)]
+    others = ["", "a", "a\0", "b" * 8, "ab" * 5, *(text[:-1] for text in some), *(text + "a" for text in some)]
+    for n, odd in ((1, 0), (7, 0), (300, 0), (2500, 0), (2500, 1), (2500, 800)):
+        texts = [rng.choice(some) for _ in range(n)]
+        for _ in range(odd):
+            texts[rng.randrange(n)] = rng.choice(others)
+        front = rng.choice([0, 1, 9])
+        batch = pa.record_batch({"c0": pa.array(["a"] * front + texts, type_)}).slice(front)
+        for given in (*some[:2], *rng.sample(others, 3)):
+            wanted = [text == given for text in texts]
+            check(batch, Comparison("c0", "=", pa.scalar(given, type_)), rng, wanted)
+            check(batch, Comparison("c0", "!=", pa.scalar(given, type_)), rng, [not is_it for is_it in wanted])
+        for listed in ([some[0]], [*some[:2], ""], [*some, *others[:3]], [*some[:2], "ab" * 5], [*some, *others]):
+            check(batch, OneOf("c0", pa.array(listed, type_)), rng, [text in listed for text in texts])
+
+
 def test_constants_of_other_types() -> None:
     rng = random.Random(5)
     pairs: list[tuple[pa.DataType, Any]] = [

@@ -16,7 +16,7 @@ import tidewheel as tw
 from tests.conftest import examples
 from tidewheel.model.conditions import Comparison, Condition, IsNull, Negation
 from tidewheel.model.query import Query
-from tidewheel.read.groups import gathering, groups_found
+from tidewheel.read.groups import gathering, groups_found, text_marks
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.testing.probe import Probe
@@ -309,6 +309,40 @@ def test_many_groups(tmp_path: Any) -> None:
             assert _is_ours(result)
             found = result.to_arrow()
             assert found.num_rows == n // 2 and set(found["n"].to_pylist()) == set(found["d"].to_pylist()) == {2}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("first", "most"), [(64, 1 << 24), (1, 1 << 24), (1, 1 << 18), (1, 1 << 12)])
+def test_different_texts_are_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, first: int, most: int, threads: int) -> None:
+    """By marks that have room, that grow, and that are given up: when the two parts are joined, and before."""
+    monkeypatch.setattr(text_marks, "_FIRST", first)
+    monkeypatch.setattr(text_marks, "MOST", most)
+    monkeypatch.setattr(gathering, "cores", lambda: threads)
+    monkeypatch.setattr(gathering, "SHARED_ROWS", 50)
+    monkeypatch.setattr(gathering, "MOST_ROWS", 4096)
+    n, rng = 30_000, random.Random(first + most)
+    texts = [None if rng.random() < 0.1 else f"text {i // 20 + rng.randrange(40)}" for i in range(n)]
+    rows = pa.table(
+        {
+            "k": range(n), "ts": [DAY] * n, "g": [rng.randrange(1 + i // 200) for i in range(n)], "s": texts,
+            "b": [rng.choice([b"", b"a", b"ab", None]) for _ in range(n)],
+        },
+        schema=pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("g", pa.int32()), ("s", pa.string()), ("b", pa.binary())]),
+    )  # fmt: skip
+    asked = {"d": "count(DISTINCT s)", "e": "count(DISTINCT b)", "f": "count(DISTINCT k % 100)", "n": "count(s)"}
+    duck = duckdb.connect()
+    duck.register("t", rows)
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("t", rows.schema, time="ts", key="k")
+        table.insert(rows.slice(0, n // 3))
+        table.flush()
+        table.insert(rows.slice(n // 3))
+        for keys in ([], ["g"], ["s"], ["g", "b"]):
+            result = table.query(aggregate=asked, group_by=keys or None)
+            assert _is_ours(result)
+            theirs = _duck_says(duck, "t", keys, asked, "")
+            assert theirs is not None
+            _assert_same(result.to_arrow(), theirs, f"{keys} {first} {most} {threads}")
 
 
 def _refused(*_: Any) -> None:

@@ -18,12 +18,14 @@ from tidewheel.read.groups.group_columns import answer
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
 from tidewheel.read.groups.lowering import TEXT, Numbers
+from tidewheel.read.groups.text_marks import TextMarks
 from tidewheel.read.groups.texts_found import Texts
 from tidewheel.read.limits import Watch
 
 k = later("tidewheel.read.groups.kernels")
 slots = later("tidewheel.read.groups.slots.kernels")
 joining = later("tidewheel.read.groups.joining.kernels")
+marking = later("tidewheel.read.groups.marks.kernels")
 
 MOST = 1 << 24
 """Groups; more are made by DuckDB, which can put them on a disk."""
@@ -74,6 +76,16 @@ class Slots:
             if not slots.fill_table(self.known, self.keys, self.state, self.table):
                 return
 
+    def put(self, more: Numbers) -> None:
+        """Add rows that are not there."""
+        if not len(more):
+            return
+        while self.count + len(more) + layout.ROOM > len(self.known):
+            self.grow()
+        self.known[self.count : self.count + len(more)] = more
+        self.state[layout.COUNT] += len(more)
+        self.hash()
+
     def drop_table(self) -> None:
         """No more come."""
         self._watch.take(-16 * len(self.table))
@@ -96,6 +108,7 @@ class Groups:
         self._spans: Numbers = np.zeros((max(len(of.keys), 1), layout.SPAN), np.int64)
         self._spans[:, layout.GREATEST_NUMBER] = -1
         self._pairs = Slots(2, _NOTHING, 2 * layout.ROOM if of.paired else 1, watch)
+        self._marks = TextMarks(len(of.fold_rows) if of.paired and of.texted_folds else 0, watch)
         self.texts = Texts(self.state, watch)
         if not of.keys:
             self._slots.known[0] = 0
@@ -110,7 +123,7 @@ class Groups:
             why = k.group(
                 pieces, segments, self._program.steps, of.value_rows, len(of.keys), of.steps, of.fold_rows, of.texted, state, self._window,
                 self._spans, groups.table, groups.known, groups.words, of.empty, pairs.state, pairs.table, pairs.known, texts.arena,
-                texts.known, texts.table,
+                texts.known, texts.table, self._marks.bits,
             )  # fmt: skip
             self._watch.check()
             if why == layout.DONE:
@@ -131,6 +144,10 @@ class Groups:
                 groups.hash(4 * len(groups.table))
             case layout.UNLUCKY:
                 groups.hash(len(groups.table))
+            case layout.PAIRS_FULL if self._marks.used and not self._marks.has_room(groups.count, int(self.state[layout.TEXTS])):
+                if not self._marks.make_room(groups.count, int(self.state[layout.TEXTS])):
+                    pairs.put(self._marks.pairs(self._watch))
+                    self._marks.give_up()
             case layout.PAIRS_FULL:
                 if pairs.count + layout.ROOM > len(pairs.known):
                     pairs.grow()
@@ -163,15 +180,26 @@ class Groups:
             if why == layout.DONE:
                 break
             self._clear(why)
-        at = np.zeros(1, np.int64)
-        while of.paired:
+        if not of.paired:
+            return
+        marks, theirs = self._marks, other._marks
+        if marks.used and theirs.used and marks.make_room(groups.count, int(state[layout.TEXTS])):
+            marking.join_marks(theirs.bits, found, numbers, of.counted_at, marks.bits, groups.words)
+        elif marks.used or theirs.used:
+            pairs.put(marks.pairs(self._watch))
+            marks.give_up()
+            self._join_pairs(theirs.pairs(self._watch), found, numbers)
+        self._join_pairs(other._pairs.known[: other._pairs.count], found, numbers)
+
+    def _join_pairs(self, others: Numbers, found: npt.NDArray[np.int32], numbers: Numbers) -> None:
+        of, pairs, at = self.of, self._pairs, np.zeros(1, np.int64)
+        while True:
             why = joining.join_pairs(
-                other._pairs.known[: other._pairs.count], found, numbers, of.counted_at, of.texted_folds, at, pairs.state, pairs.table,
-                pairs.known, groups.words,
-            )  # fmt: skip
+                others, found, numbers, of.counted_at, of.texted_folds, at, pairs.state, pairs.table, pairs.known, self._slots.words
+            )
             self._watch.check()
             if why == layout.DONE:
-                break
+                return
             self._clear(why)
 
     def _move_window(self) -> None:

@@ -61,11 +61,13 @@ from tidewheel.read.groups.group_layout import (
     WHAT,
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
+from tidewheel.read.groups.marks.kernels import mark
 from tidewheel.read.groups.near.kernels import NEAR, near_in_window, near_slots
 from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
 from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
+from tidewheel.read.groups.texts.asking.kernels import ASKED
 from tidewheel.read.groups.texts.kernels import bytes_of, intern
 
 
@@ -112,12 +114,12 @@ def texts_of(row, values, keys, folds, straight, first, places, n):
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int32[::1],"
     " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1],"
-    " int64[:, ::1], int64[:, ::1])",
+    " int64[:, ::1], int64[:, ::1], uint64[:, ::1])",
     makes_arrays=True,
 )
 def group(
     pieces, segments, program, values, keys, steps, folds, texted, state, window, spans, table, known, groups, empty, pair_state,
-    pair_table, pairs, arena, texts, text_table,
+    pair_table, pairs, arena, texts, text_table, marks,
 ):  # fmt: skip
     """Add the rows of segments to their groups. The first rows of `values` are the keys; `texted`: some are texts that are given numbers.
     Returns why it stops: see the layout."""
@@ -142,6 +144,8 @@ def group(
     kept_row_places = np.empty(ROOM, np.int32)
     near = np.empty(NEAR, np.int32)
     near_room = np.empty(4 * NEAR, np.int64)
+    text_rows = np.empty(ROOM, np.int32)
+    asked = np.empty((ASKED, ROOM), np.int64)
     while True:
         n = next_block(pieces, segments, program, state, room, places)
         if n == 0:
@@ -181,8 +185,9 @@ def group(
             given = number
             if value[KIND] == TEXT:
                 if intern(
-                    row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, number
-                ):
+                    row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, text_rows,
+                    asked, number,
+                ):  # fmt: skip
                     return TEXTS_UNLUCKY
             elif straight and value[RISES] and value[KIND] == INT64 and not count:
                 given = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
@@ -250,17 +255,24 @@ def group(
             for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
                 if folds[f, WHAT] != NEW:
                     continue
+                marked = marks.shape[0] > 0 and value[KIND] == TEXT
                 before = pair_state[COUNT]
-                if before + n > pairs.shape[0] or 2 * (before + n) > pair_table.shape[0]:
+                if not marked and (before + n > pairs.shape[0] or 2 * (before + n) > pair_table.shape[0]):
                     return PAIRS_FULL
                 count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
                 if count == n:
                     continue
                 if value[KIND] == TEXT:
                     if intern(
-                        row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table, found
-                    ):
+                        row, value[COLUMN], straight, first, places, n, nulls, np.int64(count > 0), state, arena, texts, text_table,
+                        text_rows, asked, found,
+                    ):  # fmt: skip
                         return TEXTS_UNLUCKY
+                    if marked:
+                        if state[COUNT] * folds.shape[0] > marks.shape[0] or state[TEXTS] > 64 * marks.shape[1]:
+                            return PAIRS_FULL
+                        mark(slots, found, nulls, np.int64(count > 0), n, folds.shape[0], f, folds[f, AT], marks, groups)
+                        continue
                 else:
                     _bring(row, value, straight, first, places, n, found)
                 if count:
@@ -274,9 +286,12 @@ def group(
                     numbers[0, m] = np.int64(slots[i]) * folds.shape[0] + f
                     numbers[1, m] = found[i]
                     m += np.int64(not count or not nulls[i])
-                if in_table(numbers, np.int64(2), nulls, np.int64(0), m, pair_state, pair_table, pairs, pairs, none, hashes, pair_slots):
+                unlucky = in_table(
+                    numbers, np.int64(2), nulls, np.int64(0), m, pair_state, pair_table, pairs, pairs, none, hashes, pair_slots
+                )
+                count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)  # in any case: they are known next time
+                if unlucky:
                     return PAIRS_UNLUCKY
-                count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)
         # ---- what they come to
         counting = np.int64(not runs)
         span = np.int64(0)

@@ -16,13 +16,16 @@ from tidewheel.read.filters.step_codes import TEXT_BEGINS, TEXT_ENDS, TEXT_IS, T
 _ANY = np.int64(1) << 60
 """The length of a view whose length does not matter."""
 
+_FEW, _FEW_PLACES = 8, 128
+"""Short texts of a list that are compared one by one, and places of a table that can have so few."""
+
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @nb.njit(inline="always")
 def _low(size):
     """A mask of so many bytes, from one to eight."""
-    return np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * size)
+    return np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(64 - 8 * size) & np.uint64(63))
 
 
 @nb.njit(inline="always")
@@ -81,6 +84,19 @@ def _has(a, a_size, end, b, b_size):
 
 
 @nb.njit(inline="always")
+def _word(a, size, end):
+    """At most eight bytes as one number. Bytes up to `end` can be read."""
+    if a + 8 <= end:
+        word = eight_bytes(a, 0) & _low(size)
+        return word if size else np.uint64(0)
+    word = np.uint64(0)
+    some = view(a, size, np.uint8)
+    for j in range(size):
+        word |= np.uint64(some[j]) << np.uint64(8 * j)
+    return word
+
+
+@nb.njit(inline="always")
 def _hash(a, size, end, seed):
     """A number that tells texts apart, mostly. Bytes up to `end` can be read."""
     h = (np.uint64(seed) ^ np.uint64(size)) * _FACTOR
@@ -91,15 +107,8 @@ def _hash(a, size, end, seed):
             h = (h ^ eight_bytes(a, j)) * _FACTOR
             h ^= h >> np.uint64(29)
             j += 8
-    elif size == 0:
-        last = np.uint64(0)
-    elif a + 8 <= end:
-        last = eight_bytes(a, 0) & _low(size)
     else:
-        some = view(a, size, np.uint8)
-        last = np.uint64(0)
-        for j in range(size):
-            last |= np.uint64(some[j]) << np.uint64(8 * j)
+        last = _word(a, size, end)
     h = (h ^ last) * _FACTOR
     h = (h ^ (h >> np.uint64(32))) * _FACTOR  # the last bytes of a text are its highest bits, and have not reached the low ones yet
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
@@ -132,12 +141,29 @@ def _of_size(offsets, wide, n, size, mask):
     return count
 
 
+@nb.njit(inline="always")
+def _mark_side_by_side(end, size, given, n, mask):
+    """Add to mask which of n texts of one length, from one byte to eight, is the given one: they lie side by side, the first one ends here,
+    and has eight bytes before its end. The given one has eight bytes behind its begin."""
+    shift = np.uint64(64 - 8 * size)
+    wanted = eight_bytes(given, 0) << shift
+    begin = end - 8
+    for i in range(n):
+        mask[i] |= np.uint8(((eight_bytes(begin, i * size) ^ wanted) >> shift) == 0)
+
+
 @kernel("void(int64, int64, int64, int64, int64, int64, int64, int64, uint32[::1], int64, int64, uint8[::1])")
 def compared(asked, offsets, data, wide, end, given, size, row, places, n, bits, mask):
     """mask = whether each of n texts stands to the given one as it is asked."""
     if asked == TEXT_IS:
         if row >= 0:
-            if _of_size(offsets + (8 if wide else 4) * row, wide, n, size, mask) == 0 or size == 0:
+            count = _of_size(offsets + (8 if wide else 4) * row, wide, n, size, mask)
+            if count == 0 or size == 0:
+                return
+            _, b = _ends(offsets, wide, row)
+            if count == n and size <= 8 and b >= 8:
+                mask[:n] = 0
+                _mark_side_by_side(data + b, size, given, n, mask)
                 return
             for i in range(n):
                 if mask[i]:
@@ -178,6 +204,25 @@ def laid_out(ends, texts, seed, table):
         table[at] = np.int32(t)
 
 
+@nb.njit(inline="always")
+def _short_ones(ends, texts, table, last, words, sizes):
+    """The texts of a table as words, with their sizes, if they are few and none has more than eight bytes; how many they are, or -1."""
+    if last >= _FEW_PLACES:
+        return np.int64(-1)
+    count = np.int64(0)
+    for place in range(last + 1):
+        t = np.int64(table[place])
+        if t < 0:
+            continue
+        size = ends[t + 1] - ends[t]
+        if size > 8 or count == _FEW:
+            return np.int64(-1)
+        sizes[count] = size
+        words[count] = eight_bytes(texts + ends[t], 0) & _low(size) if size else np.uint64(0)
+        count += 1
+    return count
+
+
 @kernel("void(int64, int64, int64, int64, int64, int64, uint32[::1], int64, uint8[::1])")
 def listed(offsets, data, wide, end, given, row, places, n, mask):
     """mask = whether each of n texts is in a list: `given` is the address of what step_codes.py says of it."""
@@ -187,6 +232,19 @@ def listed(offsets, data, wide, end, given, row, places, n, mask):
     table = view(what[2], _ANY, np.int32)
     last = what[3]
     seed = what[4]
+    words = np.empty(_FEW, np.uint64)
+    sizes = np.empty(_FEW, np.int64)
+    few = _short_ones(ends, texts, table, last, words, sizes)
+    if few >= 0:
+        for i in range(n):
+            a, b = _ends(offsets, wide, row + i if row >= 0 else np.int64(places[i]))
+            size = b - a
+            word = _word(data + a, min(size, 8), end)
+            found = np.int64(0)
+            for t in range(few):
+                found |= np.int64(words[t] == word) & np.int64(sizes[t] == size)
+            mask[i] = np.uint8(found)
+        return
     for i in range(n):
         a, b = _ends(offsets, wide, row + i if row >= 0 else np.int64(places[i]))
         at = _hash(data + a, b - a, end, seed) & last

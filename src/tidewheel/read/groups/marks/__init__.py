@@ -1,0 +1,1 @@
+"""Marks of the texts that a group has had."""

@@ -1,0 +1,1 @@
+"""What of the texts of a block is to be looked up."""
