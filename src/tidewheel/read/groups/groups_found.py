@@ -199,9 +199,8 @@ class Groups:
             last = min(first + (1 << width) - 2, (1 << 63) - 1)
             self._spans[k, : layout.SEEN_LEAST] = first, last, shift
             shift += width
-        if not len(self._window):
-            take(self._watch, 4 << layout.WINDOW_BITS)
-        self._window = np.zeros(1 << layout.WINDOW_BITS, np.int32)
+        take(self._watch, (4 << shift) - 4 * len(self._window))
+        self._window = np.zeros(1 << shift, np.int32)
         slots.fill_window(groups.known, keys, self._spans, self.state, self._window)
 
     def found(self, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
