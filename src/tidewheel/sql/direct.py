@@ -166,8 +166,8 @@ class Prepared:
         asked = Asked(
             self.columns, self.schema, condition, bounds, self.totals, limit, self.width, offset, self.order_by, self.grouping, self.latest
         )
-        if asked.at_once and len(bounds.boxes) != 1:  # the one query asks all of it of every row
-            asked = replace(asked, condition=None if self.form is None else self.form(given))
+        if asked.at_once and len(bounds.boxes) != 1 and not (condition is None and self.finder.is_key_list(bounds)):
+            asked = replace(asked, condition=None if self.form is None else self.form(given))  # the one query asks all of it of every row
         return asked
 
 
