@@ -33,7 +33,7 @@ def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch
     program, held = pipeline.program, watch.held
     try:
         order, limit = pipeline.wanted_first
-        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch).found(order, limit)
+        yield of_scan(scan, of, NO_PROGRAM if program is None else program, watch).found(order, limit)
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)
@@ -49,7 +49,7 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
         watch.held = held
 
 
-def _of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
+def of_scan(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Groups:
     if scan.found.rows < SHARED_ROWS or cores() < 2:
         return _gathered(scan, of, program, watch)
     first, second = halved(scan)
