@@ -49,6 +49,7 @@ from tidewheel.read.filters.step_codes import (
     MASKS,
     ROOM,
     SECOND,
+    SHORT,
     SIFT,
     TABLED,
     TEXT_LISTED,
@@ -395,6 +396,12 @@ def places_of(piece, steps, first, n, room, places):
         for i in range(n):
             places[i] = perm[i]
         row = np.int64(-1)
+    return places_left(piece, steps, row, n, room, places)
+
+
+@kernel("int64(int64[::1], int64[:, ::1], int64, int64, uint8[::1], uint32[::1])")
+def places_left(piece, steps, row, n, room, places):
+    """The same of n rows that are known by their numbers: `row` and those that follow it, or, if it is -1, `places`."""
     alive = room[:BLOCK]  # which rows from `row` on are still in question, while they are not worth sifting
     some = False
     left = n
@@ -464,6 +471,24 @@ def _append(out, n, piece, a, b):
     return n + 1
 
 
+@nb.njit(inline="always")
+def _gather(row, segments, s, only_marked, places):
+    """The row numbers of short segments of one piece, from segment s on, which are asked together. Returns the first segment that is not
+    among them, and how many rows they have."""
+    n = np.int64(0)
+    piece = segments[s, 0]
+    if row[PERM] != 0:
+        return s, n
+    while s < segments.shape[0] and segments[s, 0] == piece and segments[s, 2] <= SHORT and n + segments[s, 2] <= BLOCK:
+        if only_marked and segments[s, 3] == 0:
+            break
+        for i in range(segments[s, 2]):
+            places[n + i] = np.uint32(segments[s, 1] + i)
+        n += segments[s, 2]
+        s += 1
+    return s, n
+
+
 @kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64)")
 def keep_where(pieces, segments, steps, out, only_marked):
     """Segments of the rows where a program is true. `only_marked`: segments without a mark are kept as they are. `out` has room for half
@@ -475,10 +500,21 @@ def keep_where(pieces, segments, steps, out, only_marked):
     places = np.empty(BLOCK, np.uint32)
     n = np.int64(0)
     rows = np.int64(0)
+    behind = np.int64(0)
     for s in range(segments.shape[0]):
+        if s < behind:
+            continue
         piece = segments[s, 0]
         row = pieces[piece]
         end = segments[s, 1] + segments[s, 2]
+        behind, size = _gather(row, segments, s, only_marked, places)
+        if behind > s + 1:
+            count = places_left(row, steps, np.int64(-1), size, room, places)
+            rows += count
+            for j in range(count):
+                a = np.int64(places[j])
+                n = _append(out, n, piece, a, a + 1)
+            continue
         if only_marked and segments[s, 3] == 0:
             rows += segments[s, 2]
             n = _append(out, n, piece, segments[s, 1], end)
