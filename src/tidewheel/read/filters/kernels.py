@@ -49,7 +49,6 @@ from tidewheel.read.filters.step_codes import (
     MASKS,
     ROOM,
     SECOND,
-    SHORT,
     SIFT,
     TABLED,
     TEXT_LISTED,
@@ -59,6 +58,7 @@ from tidewheel.read.filters.step_codes import (
     UINT4,
 )
 from tidewheel.read.filters.texts.kernels import compared, listed
+from tidewheel.read.kernels import gathered
 
 _GREATEST = np.int64(9223372036854775807)
 
@@ -471,24 +471,6 @@ def _append(out, n, piece, a, b):
     return n + 1
 
 
-@nb.njit(inline="always")
-def _gather(row, segments, s, only_marked, places):
-    """The row numbers of short segments of one piece, from segment s on, which are asked together. Returns the first segment that is not
-    among them, and how many rows they have."""
-    n = np.int64(0)
-    piece = segments[s, 0]
-    if row[PERM] != 0:
-        return s, n
-    while s < segments.shape[0] and segments[s, 0] == piece and segments[s, 2] <= SHORT and n + segments[s, 2] <= BLOCK:
-        if only_marked and segments[s, 3] == 0:
-            break
-        for i in range(segments[s, 2]):
-            places[n + i] = np.uint32(segments[s, 1] + i)
-        n += segments[s, 2]
-        s += 1
-    return s, n
-
-
 @kernel("UniTuple(int64, 2)(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64)")
 def keep_where(pieces, segments, steps, out, only_marked):
     """Segments of the rows where a program is true. `only_marked`: segments without a mark are kept as they are. `out` has room for half
@@ -507,7 +489,7 @@ def keep_where(pieces, segments, steps, out, only_marked):
         piece = segments[s, 0]
         row = pieces[piece]
         end = segments[s, 1] + segments[s, 2]
-        behind, size = _gather(row, segments, s, only_marked, places)
+        behind, size = gathered(row, segments, s, only_marked, places)
         if behind > s + 1:
             count = places_left(row, steps, np.int64(-1), size, room, places)
             rows += count

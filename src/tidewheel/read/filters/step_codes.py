@@ -42,9 +42,6 @@ INT1, INT2, INT4, INT8, UINT1, UINT2, UINT4, INT16 = range(8)
 BLOCK = 1024
 """Rows at a time: their masks and values stay in the nearest cache."""
 
-SHORT = 64
-"""Rows of a segment that is better asked together with others."""
-
 MASKS = 16
 """Masks at a time."""
 
