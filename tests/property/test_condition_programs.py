@@ -23,7 +23,7 @@ from tidewheel.model.conditions import Both, Comparison, Condition, Either, HasT
 from tidewheel.model.kernels import column_slots
 from tidewheel.model.pieces import COLUMNS, PERM, ROWS, SLOTS, address_of, column_kind
 from tidewheel.read.condition_mask import mask
-from tidewheel.read.filters.kernels import places_of
+from tidewheel.read.filters.kernels import keep_where, places_of
 from tidewheel.read.filters.program import Program, divided, program_of
 from tidewheel.read.filters.step_codes import BLOCK, ROOM
 from tidewheel.read.materialise import copy
@@ -125,7 +125,33 @@ def check(batch: pa.RecordBatch, condition: Condition, rng: random.Random, expec
     order = np.array(rng.sample(range(n), n), np.uint32) if rng.random() < 0.5 else None
     cuts = sorted({0, n, *(rng.randrange(n) for _ in range(3))})
     wanted = [r for r in (range(n) if order is None else order.tolist()) if expected[r]]
-    assert rows_where(program, piece_of(batch, order), cuts) == wanted
+    row = piece_of(batch, order)
+    assert rows_where(program, row, cuts) == wanted
+    places = range(n) if order is None else order.tolist()
+    assert positions_where(program, row, shredded(n, rng)) == [p for p, r in enumerate(places) if expected[r]]
+
+
+def shredded(n: int, rng: random.Random) -> np.ndarray:
+    """Segments of all rows, short and long ones, some of them marked."""
+    longest = rng.choice([1, 3, 100, 2000])
+    ends = [0]
+    while ends[-1] < n:
+        ends.append(min(n, ends[-1] + rng.randint(1, rng.choice([1, longest]))))
+    return np.array([(0, a, b - a, rng.randrange(2)) for a, b in pairwise(ends)], np.int64)
+
+
+def positions_where(program: Program, row: np.ndarray, segments: np.ndarray) -> list[int]:
+    """What is kept of segments: once with and once without a look at their marks."""
+    rows = int(segments[:, 2].sum())
+    out = np.empty((rows // 2 + len(segments) + 1, 4), np.int64)
+    count, kept = keep_where(row.reshape(1, -1), segments, program.steps, out, 0)
+    found = [p for _, a, length, _ in out[:count].tolist() for p in range(a, a + length)]
+    assert kept == len(found)
+    count, _ = keep_where(row.reshape(1, -1), segments, program.steps, out, 1)
+    sure = {p for _, a, length, mark in segments.tolist() for p in range(a, a + length) if not mark}
+    marked = [p for _, a, length, _ in out[:count].tolist() for p in range(a, a + length)]
+    assert marked == sorted(marked) and set(marked) == sure | set(found)
+    return found
 
 
 @pytest.mark.parametrize("seed", SEEDS)

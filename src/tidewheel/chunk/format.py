@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from tidewheel.chunk.blocks import Blocks
 from tidewheel.errors import CorruptionError, FormatError
 from tidewheel.model.arrays import with_bytes
 from tidewheel.model.dataclass import dataclass
-from tidewheel.model.pieces import BITS, BLOCK_ROWS, FIXED, OTHER, column_kind
+from tidewheel.model.pieces import BLOCK_ROWS, OTHER, column_kind
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec, ZOrder
 from tidewheel.model.text.division import LONGEST_PREFIX
@@ -241,30 +242,8 @@ def block_count(rows: int) -> int:
 
 def column_checksums(array: pa.Array, blocks: int) -> Array:
     """The checksum of every block of a column."""
-    return np.array([block_checksum(array, b) for b in range(blocks)], np.uint64)
-
-
-def block_checksum(array: pa.Array, block: int) -> int:
-    """xxh3 of one block. The array starts at offset 0, as it does in a chunk."""
-    kind, width = column_kind(array.type)
-    if kind == OTHER:
-        return xxhash.xxh3_64_intdigest(_serialised(array)) if block == 0 else 0
-    lo = block * BLOCK_ROWS
-    hi = min(lo + BLOCK_ROWS, len(array))
-    buffers = array.buffers()
-    digest = 0
-    if array.null_count:
-        digest = xxhash.xxh3_64_intdigest(buffers[0].slice(lo // 8, (hi + 7) // 8 - lo // 8), digest)
-    if kind == BITS:
-        return xxhash.xxh3_64_intdigest(buffers[1].slice(lo // 8, (hi + 7) // 8 - lo // 8), digest)
-    if kind == FIXED:
-        return xxhash.xxh3_64_intdigest(buffers[1].slice(lo * width, (hi - lo) * width), digest)
-    digest = xxhash.xxh3_64_intdigest(buffers[1].slice(lo * width, (hi - lo + 1) * width), digest)
-    ends = np.frombuffer(buffers[1], f"<i{width}", hi - lo + 1, lo * width)
-    first, last = int(ends[0]), int(ends[-1])
-    if last > first and buffers[2] is not None and 0 <= first <= last <= buffers[2].size:
-        digest = xxhash.xxh3_64_intdigest(buffers[2].slice(first, last - first), digest)
-    return digest
+    column = Blocks(array)
+    return np.array([column.checksum(b) for b in range(blocks)], np.uint64)
 
 
 def is_intact(array: pa.Array, block: int, checksum: int) -> bool:
@@ -272,7 +251,7 @@ def is_intact(array: pa.Array, block: int, checksum: int) -> bool:
     try:
         if column_kind(array.type)[0] == OTHER:
             _check_structure(array)
-        return block_checksum(array, block) == checksum
+        return Blocks(array).checksum(block) == checksum
     except (ValueError, IndexError, pa.ArrowException):
         return False
 
@@ -288,12 +267,3 @@ def _check_structure(array: pa.Array) -> None:
     except pa.ArrowInvalid as e:
         if "UTF8" not in str(e):  # text inside of types that cannot be looked at otherwise
             raise
-
-
-def _serialised(array: pa.Array) -> pa.Buffer:
-    """A column as Arrow would send it: the same bytes before writing and after reading."""
-    sink = pa.BufferOutputStream()
-    batch = pa.RecordBatch.from_arrays([array], names=["c"])
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return sink.getvalue()

@@ -12,13 +12,14 @@ import base64
 import itertools
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.chunk.blocks import Blocks
 from tidewheel.chunk.cache import LeafCache
 from tidewheel.chunk.format import (
     HEADER_KEY,
@@ -75,7 +76,6 @@ from tidewheel.model.pieces import (
     ZONES,
     Row,
     Shape,
-    column_kind,
 )  # fmt: skip
 from tidewheel.model.records import ChunkRecord
 from tidewheel.model.schema import TableSpec
@@ -100,6 +100,8 @@ class Mapped:
     times: Codes
     number: int
     """Its own, for ever."""
+    blocks: dict[int, Blocks] = field(default_factory=dict)
+    """By stored column, those of which some were verified."""
     used: bool = True
     """Since the chunk was last asked to let go of it."""
 
@@ -304,11 +306,14 @@ class Chunk:
         assert verified is not None
         if verified[column, block]:
             return
-        array = mapped.stored.column(column)
-        other = column_kind(array.type)[0] == OTHER
+        blocks = mapped.blocks.get(column)
+        if blocks is None:
+            blocks = mapped.blocks[column] = Blocks(mapped.stored.column(column))
+        other = blocks.kind == OTHER
         if other:
             block = 0  # a column of such a type is one block
-        if not is_intact(array, block, int(mapped.checksums[column, block])):
+        checksum = int(mapped.checksums[column, block])
+        if not (is_intact(mapped.stored.column(column), 0, checksum) if other else blocks.checksum(block) == checksum):
             name, first = mapped.stored.schema.field(column).name, block * BLOCK_ROWS
             rows = None if other else (first, min(first + BLOCK_ROWS, self.record.rows))
             raise damaged_block(self.record.file, self._where(), name, block, rows)

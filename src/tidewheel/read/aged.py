@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.model.pieces import GENERATION_HI
+from tidewheel.read.last.needed_pieces import with_last_rows
 from tidewheel.read.latest import last_rows
 from tidewheel.read.limits import Watch
 from tidewheel.read.materialise import Columns, copy
@@ -38,12 +39,17 @@ def aged_rows(
         yield from rows_of(part, columns, size, watch, enough, program)
 
 
-def last_aged_rows(scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Of each key the last row alone, where that can be told by key and time before anything else is read; else as `aged_rows`."""
-    spec, found = scan.planner.spec, scan.found
+def last_aged_rows(
+    scan: Scan, columns: Columns, size: int, watch: Watch, enough: int | None = None, program: Program | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Of each key the last row alone, where that can be told by key and time before anything else is read; else as `aged_rows`, of
+    pieces that can have a last row."""
+    spec = scan.planner.spec
+    scan = with_last_rows(scan, watch, program)
+    found = scan.found
     told_by = scan.planner.columns(list(dict.fromkeys((*spec.key.columns, spec.time.column))))
-    if found.near < len(found.pieces) or len(columns.numbers) < _WIDER * len(told_by.numbers):
-        yield from aged_rows(scan, columns, size, watch, enough)
+    if program is not None or found.near < len(found.pieces) or len(columns.numbers) < _WIDER * len(told_by.numbers):
+        yield from aged_rows(scan, columns, size, watch, enough, program)
         return
     schema = pa.schema([*told_by.schema, *_PLACE])
     last = last_rows(_places(scan, told_by, schema, size, watch), schema, spec, watch)

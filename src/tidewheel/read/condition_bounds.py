@@ -106,6 +106,7 @@ class Finder:
     """Finds the boxes of conditions on one table. Nothing in it changes."""
 
     def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
         self._never_null = {*spec.key.columns, spec.time.column}
         self._address = spec.key.column if isinstance(spec.key, Ip) else None
         self._types = {name: value_type(spec.schema.field(name).type) for name in self._never_null}
@@ -133,6 +134,12 @@ class Finder:
             return Boxes(tuple(apart(possible)[0]), False), condition
         exact = bounds.exact and even
         return Boxes(tuple(boxes), exact), None if exact else where.all_of(rest)
+
+    def is_key_list(self, bounds: Boxes) -> bool:
+        """Whether the boxes are several keys of one interval of time: one query for a list of keys has the same rows."""
+        boxes = bounds.boxes
+        times = {box.get(self._spec.time.column) for box in boxes}
+        return len(times) == 1 and points_of(boxes, self._spec) is not None and all(box.keys() <= self._never_null for box in boxes)
 
     def _possible(self, box: Box) -> Box:
         """Without bounds that the key cannot have, such as text that no column of bytes can hold: they say nothing about where rows are."""

@@ -54,6 +54,9 @@ that lies in order, DOUBTFUL the segments to be checked, NULLS the columns of pi
 
 _GREATEST = np.int64(9223372036854775807)
 
+_SHORT = 64
+"""Rows of a segment that is better looked at together with others."""
+
 
 @kernel(
     "int64(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64[:, ::1], int64)", makes_arrays=True
@@ -394,6 +397,25 @@ def unverified(pieces, segments, columns, todo):
             for c in columns:
                 _touch(row, c, segments[s, 1], segments[s, 1] + segments[s, 2], stats, todo, piece)
     return min(stats[PENDING], todo.shape[0])
+
+
+@nb.njit(inline="always")
+def gathered(row, segments, s, only_marked, places):
+    """The row numbers of short segments of one piece, from segment s on, which are better looked at together: as many as `places` has room
+    for, and with `only_marked` those that are marked. Returns the first segment that is not among them, and how many rows they have.
+    """
+    n = np.int64(0)
+    piece = segments[s, 0]
+    if row[PERM] != 0:
+        return s, n
+    while s < segments.shape[0] and segments[s, 0] == piece and segments[s, 2] <= _SHORT and n + segments[s, 2] <= places.shape[0]:
+        if only_marked and segments[s, 3] == 0:
+            break
+        for i in range(segments[s, 2]):
+            places[n + i] = np.uint32(segments[s, 1] + i)
+        n += segments[s, 2]
+        s += 1
+    return s, n
 
 
 @kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1])")

@@ -146,9 +146,7 @@ class LocalResult(PipedResult):
 
                 if can_walk(scan):
                     return partial(last_by_key, scan, self._pipeline.read, program=self._pipeline.program), None
-            told = query.latest and query.where is None and query.condition is None
-            if told:
-                return partial(last_aged_rows, scan, self._pipeline.read), None
+                return partial(last_aged_rows, scan, self._pipeline.read, program=self._pipeline.program), None
             return partial(aged_rows, scan, self._pipeline.read, program=self._pipeline.program), None
         if (keys := self._pipeline.ordered) is not None:
             from tidewheel.read.top.best_rows import best_rows, can_find

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.arrays import take_rows, without_views
+from tidewheel.model.codes import fixed
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
 from tidewheel.read.foremost import foremost
@@ -66,11 +67,23 @@ def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
     """Sorted, stable. NaN is greater than every number. Types that Arrow cannot sort are a QueryError."""
     if not table.num_rows:
         return table  # `take` refuses some types, even to take nothing of them
+    if _is_sorted(table, keys[0]):
+        return table
     order = in_order(table, keys)
     parts = table.combine_chunks().to_batches()
     if len(parts) == 1:
         return pa.Table.from_batches([take_rows(parts[0], order)], table.schema)
     return table.take(pa.array(order))
+
+
+def _is_sorted(table: pa.Table, key: SortKey) -> bool:
+    """Whether the first key alone says that the rows are in order, as those of groups by time mostly are."""
+    column = table.column(key.column)
+    if column.num_chunks != 1 or column.null_count or not (pa.types.is_timestamp(column.type) or pa.types.is_int64(column.type)):
+        return False
+    numbers = fixed(column.chunk(0), np.int64)
+    before, behind = numbers[:-1], numbers[1:]
+    return bool((before > behind).all() if key.descending else (before < behind).all())
 
 
 def in_order(table: pa.Table, keys: list[SortKey]) -> npt.NDArray[np.uint64]:

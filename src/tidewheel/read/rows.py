@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.errors import LimitError
 from tidewheel.model.loading import later
 from tidewheel.model.pieces import COLUMNS, SLOTS, VAR32, VAR64
 from tidewheel.model.schema import ZOrder
@@ -23,6 +25,7 @@ from tidewheel.read.materialise import Columns, TooLongError, check_blocks, copy
 from tidewheel.read.planner import Planner, Scan
 from tidewheel.read.remote_scan import loaded_bytes, resident
 from tidewheel.read.scan import Found, Matrix
+from tidewheel.read.two_threads import cores, halves
 
 if TYPE_CHECKING:
     from tidewheel.read.filters.program import Program
@@ -34,6 +37,8 @@ texts = later("tidewheel.read.texts.kernels")
 
 _LOOKED_AT = 1 << 16
 """Rows at least that are asked at a time whether they satisfy a condition: nothing of them is copied."""
+_SHARED = 1 << 15
+"""Rows from which on two threads share the copying."""
 _FEW = 1 << 12
 """Rows that satisfy it, and wait to be copied with others."""
 
@@ -130,14 +135,29 @@ def _read(
 
 def _copied(found: Found, segments: Matrix, columns: Columns, watch: Watch) -> Iterator[pa.RecordBatch]:
     held = watch.held
+    rows = int(segments[:, 2].sum())
+    if rows >= _SHARED and cores() > 1 and (both := _copied_by_two(found, segments, rows, columns, watch)) is not None:
+        yield from both
+        return
     try:
         batch = copy(found, segments, columns, watch)
     except TooLongError:
         watch.held = held
-        for half in split(segments, max(1, int(segments[:, 2].sum()) // 2)):
+        for half in split(segments, max(1, rows // 2)):
             yield from _copied(found, half, columns, watch)
     else:
         yield batch
+
+
+def _copied_by_two(found: Found, segments: Matrix, rows: int, columns: Columns, watch: Watch) -> tuple[pa.RecordBatch, ...] | None:
+    """Two halves, which two threads copy; None if one of them does not fit, in itself or into half of the memory."""
+    held = watch.held
+    first, second = split(segments, -(-rows // 2))
+    try:
+        return halves(partial(copy, found, first, columns), partial(copy, found, second, columns), watch)
+    except (TooLongError, LimitError):
+        watch.held = held
+        return None
 
 
 def _refine(scan: Scan, segments: Matrix, watch: Watch) -> Matrix:

@@ -142,8 +142,8 @@ class Prepared:
     grouping: GroupsAsked | None
     form: Form | None
     """The prepared condition."""
-    box: Callable[[Given], Boxes] | None
-    """The bounds of the condition, where the condition is nothing but a box."""
+    box: Callable[[Given], Boxes | None] | None
+    """The bounds of the condition, where the condition is nothing but a box, or a few."""
     finder: Finder
     parameters: int
     """The number of parameters that the statement takes."""
@@ -156,18 +156,16 @@ class Prepared:
         if self.parameters != len(given.parameters or ()):  # one too many or too few is for DuckDB to say
             raise NotDirectError("it has other parameters than it takes")
         condition: Condition | None = None
-        if self.box is not None:
-            bounds = self.box(given)
-        else:
-            condition = None if self.form is None else self.form(given)
-            bounds, condition = self.finder.divided(condition)
+        bounds = None if self.box is None else self.box(given)
+        if bounds is None:
+            bounds, condition = self.finder.divided(None if self.form is None else self.form(given))
         limit = rows_in(self.tail.limit, self.places, given.constants)
         offset = rows_in(self.tail.offset, self.places, given.constants) or 0
         asked = Asked(
             self.columns, self.schema, condition, bounds, self.totals, limit, self.width, offset, self.order_by, self.grouping, self.latest
         )
-        if asked.at_once and len(bounds.boxes) != 1:  # the one query asks all of it of every row
-            asked = replace(asked, condition=None if self.form is None else self.form(given))
+        if asked.at_once and len(bounds.boxes) != 1 and not (condition is None and self.finder.is_key_list(bounds)):
+            asked = replace(asked, condition=None if self.form is None else self.form(given))  # the one query asks all of it of every row
         return asked
 
 

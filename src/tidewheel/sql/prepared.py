@@ -12,7 +12,7 @@ from tidewheel.model import conditions as where
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.ip_addresses import address_ends
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec
-from tidewheel.read.boxes import NOTHING, Boxes, Interval
+from tidewheel.read.boxes import MOST_BOXES, NOTHING, Box, Boxes, Interval
 from tidewheel.sql import constants
 from tidewheel.sql.constants import NotDirectError, compared_as, reading
 from tidewheel.sql.parameters import Parameters, value_of
@@ -60,16 +60,20 @@ class Reader:
         self._spec = spec
         self._places = places
         self._ends: list[tuple[str, str, Form]] = []
+        self._listed: list[tuple[str, Sequence[Form]]] = []
         self._is_box = True
         self.used: set[str] = set()
         """Parameters, by name or number."""
 
     @property
-    def box(self) -> Callable[[Given], Boxes] | None:
-        """If what was read is nothing but ends of key and time joined by AND, and both are whole numbers: how to find the box that says
-        the same. Most conditions are like that, and it is the shorter way to what `Finder` finds."""
-        ends = self._ends
-        return (lambda given: _box(ends, given)) if self._is_box else None
+    def box(self) -> Callable[[Given], Boxes | None] | None:
+        """If what was read is nothing but ends of key and time joined by AND, where both are whole numbers or the key is a text, and one
+        list of texts at most: how to find the boxes that say the same, unless they are many. Most conditions are like that, and it is
+        the shorter way to what `Finder` finds."""
+        ends, listed = self._ends, self._listed
+        if not self._is_box or len(listed) > 1:
+            return None
+        return (lambda given: _boxes(*listed[0], _box(ends, given), given)) if listed else (lambda given: _box(ends, given))
 
     def condition(self, node: Any, depth: int) -> Form:
         if depth > 50:
@@ -81,7 +85,7 @@ class Reader:
                 return _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, forms)
             case _ if said := comparisons_of(node):
                 return _joined(where.Both, [self._comparison(*one) for one in said])
-        self._is_box = False
+        was_box, self._is_box = self._is_box, False
         match node:
             case {"type": "OPERATOR_NOT", "children": [child]}:
                 return _negated(self.condition(child, depth + 1))
@@ -90,7 +94,7 @@ class Reader:
             case {"type": "OPERATOR_IS_NOT_NULL", "children": [child]}:
                 return _always(where.Negation(where.IsNull(self._column(child)[0])))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
-                return self._one_of(child, values)
+                return self._one_of(child, values, was_box)
             case {"class": "FUNCTION", "function_name": name} if name.lower() in ("ip_in", "ip_between"):
                 return self._addressed(name.lower(), arguments(node))
             case {"class": "FUNCTION", "function_name": name} if name.lower() in _SEARCHES or name in _LIKE:
@@ -105,13 +109,16 @@ class Reader:
             raise NotDirectError("the order of texts is not that of addresses")
         bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
         whole = pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
-        self._is_box = self._is_box and bounded and whole and op != where.UNEQUAL
+        closed = op in (where.EQUAL, where.AT_LEAST, where.AT_MOST)
+        self._is_box = self._is_box and bounded and op != where.UNEQUAL and (whole or closed and pa.types.is_string(type_))
         self._ends.append((column, op, form))
         return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
 
-    def _one_of(self, child: Any, values: list[Any]) -> Form:
+    def _one_of(self, child: Any, values: list[Any], is_box: bool) -> Form:
         column, type_ = self._column(child)
         compared, forms = compared_as(type_), [self._value(value, type_) for value in values]
+        self._is_box = is_box and isinstance(self._spec.key, ColumnKey) and column == self._spec.key.column and pa.types.is_string(type_)
+        self._listed.append((column, forms))
         return lambda given: where.OneOf(column, pa.array([form(given) for form in forms], compared))
 
     def _addressed(self, name: str, given: list[Any]) -> Form:
@@ -185,6 +192,18 @@ def _box(ends: list[tuple[str, str, Form]], given: Given) -> Boxes:
             return NOTHING
         box[column] = lo, hi
     return Boxes((box,), True)
+
+
+def _boxes(column: str, forms: Sequence[Form], around: Boxes, given: Given) -> Boxes | None:
+    """Those parts of a box that have one of some texts; None if these are many."""
+    texts = sorted({form(given) for form in forms})
+    if len(texts) > MOST_BOXES:
+        return None
+    found: list[Box] = []
+    for box in around.boxes:
+        lo, hi = box.get(column, (None, None))
+        found += [{**box, column: (text, text)} for text in texts if (lo is None or lo <= text) and (hi is None or text <= hi)]
+    return Boxes(tuple(found), True)
 
 
 def _joined(how: type[where.Both] | type[where.Either], forms: Sequence[Form]) -> Form:

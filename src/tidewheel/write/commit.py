@@ -295,6 +295,9 @@ class Committer:
         for chunk in gone:
             self._condemn(chunk)
         publisher.trim_log()
+        for chunk in change.add:
+            with suppress(TidewheelError):  # which the first query that needs the chunk is told
+                chunk.enter(displace=False)  # here, so that no query has to wait for it
 
     # ---- what others commit -----------------------------------------------------------------------------
 

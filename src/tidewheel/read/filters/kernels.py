@@ -58,6 +58,7 @@ from tidewheel.read.filters.step_codes import (
     UINT4,
 )
 from tidewheel.read.filters.texts.kernels import compared, listed
+from tidewheel.read.kernels import gathered
 
 _GREATEST = np.int64(9223372036854775807)
 
@@ -395,6 +396,12 @@ def places_of(piece, steps, first, n, room, places):
         for i in range(n):
             places[i] = perm[i]
         row = np.int64(-1)
+    return places_left(piece, steps, row, n, room, places)
+
+
+@kernel("int64(int64[::1], int64[:, ::1], int64, int64, uint8[::1], uint32[::1])")
+def places_left(piece, steps, row, n, room, places):
+    """The same of n rows that are known by their numbers: `row` and those that follow it, or, if it is -1, `places`."""
     alive = room[:BLOCK]  # which rows from `row` on are still in question, while they are not worth sifting
     some = False
     left = n
@@ -475,10 +482,21 @@ def keep_where(pieces, segments, steps, out, only_marked):
     places = np.empty(BLOCK, np.uint32)
     n = np.int64(0)
     rows = np.int64(0)
+    behind = np.int64(0)
     for s in range(segments.shape[0]):
+        if s < behind:
+            continue
         piece = segments[s, 0]
         row = pieces[piece]
         end = segments[s, 1] + segments[s, 2]
+        behind, size = gathered(row, segments, s, only_marked, places)
+        if behind > s + 1:
+            count = places_left(row, steps, np.int64(-1), size, room, places)
+            rows += count
+            for j in range(count):
+                a = np.int64(places[j])
+                n = _append(out, n, piece, a, a + 1)
+            continue
         if only_marked and segments[s, 3] == 0:
             rows += segments[s, 2]
             n = _append(out, n, piece, segments[s, 1], end)

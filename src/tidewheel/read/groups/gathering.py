@@ -36,7 +36,7 @@ def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch
     asked = boxed or program or NO_PROGRAM
     try:
         order, limit = pipeline.wanted_first
-        yield _of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)
+        yield of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)
@@ -52,7 +52,7 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
         watch.held = held
 
 
-def _of_scan(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
+def of_scan(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
     if scan.found.rows < SHARED_ROWS or cores() < 2:
         return _gathered(scan, of, program, open_, watch)
     first, second = halved(scan)

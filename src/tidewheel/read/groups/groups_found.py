@@ -216,7 +216,7 @@ class Groups:
         few, many = layout.WINDOW_BITS, self._widest
         for room, most in ((16, few), (4, few), (2, few), (1, few), (2, many), (1, many)):  # times as many numbers: more will come
             bits = [int((greatest - least + 1) * room + 1).bit_length() for least, greatest in ends]
-            if sum(bits) <= most and self._has_window(max(few, sum(bits))):
+            if sum(bits) <= most and self._has_window(sum(bits)):
                 break
         else:
             self.state[layout.HASHED] = 1

@@ -41,7 +41,7 @@ _SOME = 1 << 16
 """Rows that are asked a condition together, as long as there are too few that satisfy it."""
 
 _SOON, _ROOM = 2048, 1 << 14
-"""Rows that are put in order together: the first time, and then."""
+"""Rows that are put in order together: the first time, and at most, where later rows go on to come before those that are held."""
 
 
 def can_find(scan: Scan, keys: Sequence[SortKey], wanted: int) -> bool:
@@ -158,7 +158,7 @@ class _Best:
                 k.mark(self._found.pieces[piece], position, self._order)
         self._watch.held = before
         if len(self._room) < _ROOM:
-            self._room = np.empty((_ROOM, 4), np.int64)
+            self._room = np.empty((2 * len(self._room), 4), np.int64)
 
     def _apart(self, segments: Matrix) -> Matrix:
         """Each row by itself."""

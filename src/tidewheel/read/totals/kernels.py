@@ -12,6 +12,7 @@ import numpy as np
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
 from tidewheel.model.pieces import BIT_OFFSET, PERM, ROWS, VALIDITY, VALUES
+from tidewheel.read.kernels import gathered
 from tidewheel.read.totals.folds import ADD, COMPARE, KINDS
 
 INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64 = range(len(KINDS))
@@ -123,6 +124,20 @@ def _bring_wholes(source, kind, places, n, out):
             out[i] = values[places[i]] ^ turn
 
 
+@nb.njit(inline="always")
+def _add_scattered(source, kind, wants, places, n, wholes, numbers, found, floats):
+    """Add the values in rows of these numbers. There is room in `wholes` and `numbers` for as many."""
+    if kind == FLOAT64:
+        _bring(view(source, _GREATEST, np.float64), places, n, numbers)
+        _add_floats(numbers, n, wants, found, floats)
+    elif kind == FLOAT32:
+        _bring(view(source, _GREATEST, np.float32), places, n, numbers)
+        _add_floats(numbers, n, wants, found, floats)
+    else:
+        _bring_wholes(source, kind, places, n, wholes)
+        _add_wholes(wholes, n, wants, False, found)
+
+
 @kernel("void(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], float64[:, ::1])", fastmath={"reassoc"}, makes_arrays=True)
 def fold(pieces, segments, columns, found, floats):
     """Add what the segments hold to what was found. A row of `columns` is (column, kind, wants), of the others what the names above say."""
@@ -133,13 +148,21 @@ def fold(pieces, segments, columns, found, floats):
         column = columns[c, 0]
         kind = columns[c, 1]
         wants = columns[c, 2]
+        behind = np.int64(0)
         for s in range(segments.shape[0]):
+            if s < behind:
+                continue
             row = pieces[segments[s, 0]]
             a = segments[s, 1]
             size = segments[s, 2]
             source = row[column + VALUES]
             some = row[PERM] != 0
             known = row[column + VALIDITY] != 0
+            if not known:
+                behind, n = gathered(row, segments, s, 0, room)
+                if behind > s + 1:
+                    _add_scattered(source, kind, wants, room, n, wholes, numbers, found[c], floats[c])
+                    continue
             if not some and not known:
                 if kind == FLOAT64:
                     _add_floats(view(source + 8 * a, size, np.float64), size, wants, found[c], floats[c])
@@ -160,14 +183,6 @@ def fold(pieces, segments, columns, found, floats):
                 else:
                     for i in range(n):
                         room[i] = np.uint32(first + i)
-                if kind == FLOAT64:
-                    _bring(view(source, _GREATEST, np.float64), places, n, numbers)
-                    _add_floats(numbers, n, wants, found[c], floats[c])
-                elif kind == FLOAT32:
-                    _bring(view(source, _GREATEST, np.float32), places, n, numbers)
-                    _add_floats(numbers, n, wants, found[c], floats[c])
-                else:
-                    _bring_wholes(source, kind, places, n, wholes)
-                    _add_wholes(wholes, n, wants, False, found[c])
+                _add_scattered(source, kind, wants, places, n, wholes, numbers, found[c], floats[c])
         found[c, HIGH] += found[c, LOW] >> np.int64(32)
         found[c, LOW] &= _LOWER

@@ -9,8 +9,9 @@ import numpy as np
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
 from tidewheel.model.pieces import BIT_OFFSET, PERM, VALIDITY, VALUES
-from tidewheel.read.filters.kernels import places_of
+from tidewheel.read.filters.kernels import places_left, places_of
 from tidewheel.read.filters.step_codes import BLOCK, ROOM
+from tidewheel.read.kernels import gathered
 from tidewheel.read.totals.kernels import (
     FLOAT32,
     FLOAT64,
@@ -54,17 +55,24 @@ def fold_where(pieces, segments, steps, only_marked, columns, found, floats):
     numbers = np.empty(BLOCK, np.float64)
     no_steps = steps[:0]
     rows = np.int64(0)
+    behind = np.int64(0)
     for s in range(segments.shape[0]):
+        if s < behind:
+            continue
         row = pieces[segments[s, 0]]
         end = segments[s, 1] + segments[s, 2]
         asked = no_steps if only_marked and segments[s, 3] == 0 else steps
+        behind, together = gathered(row, segments, s, only_marked, places)
         for first in range(segments[s, 1], end, BLOCK):
             size = min(end - first, BLOCK)
-            m = places_of(row, asked, first, size, room, places)
+            if behind > s + 1:
+                m = places_left(row, steps, np.int64(-1), together, room, places)
+            else:
+                m = places_of(row, asked, first, size, room, places)
             if m == 0:
                 continue
             rows += m
-            side = m == size and row[PERM] == 0
+            side = m == size and row[PERM] == 0 and behind <= s + 1
             for c in range(columns.shape[0]):
                 column = columns[c, 0]
                 kind = columns[c, 1]
