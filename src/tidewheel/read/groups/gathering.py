@@ -13,6 +13,7 @@ from tidewheel.read.filters.program import NO_PROGRAM, Program
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.groups_found import Groups
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
+from tidewheel.read.groups.partitions.dividing import divided
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import halved, parts_of, rows_of
@@ -33,7 +34,9 @@ def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch
     program, held = pipeline.program, watch.held
     try:
         order, limit = pipeline.wanted_first
-        yield _of_scan(scan, of, NO_PROGRAM if program is None else program, watch).found(order, limit)
+        asked = NO_PROGRAM if program is None else program
+        found = divided(scan, of, asked, order, limit, watch)
+        yield from [_of_scan(scan, of, asked, watch).found(order, limit)] if found is None else found
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)
