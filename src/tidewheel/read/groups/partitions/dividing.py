@@ -1,12 +1,12 @@
-"""Groups of a key of very many values: rows are put by the ranges of their keys, then each range is added up by itself.
+"""Groups by keys of very many values: rows are put into partitions by their keys, then each partition is added up by itself.
 
 Each of the rows that are added to millions of groups waits for memory. Here they are written twice instead, and neither time in places that
-are far apart: first to the partition of their key, with what is folded of them, then, partition by partition, to groups that stay in the
+are far apart: first to the partition of their keys, with what is folded of them, then, partition by partition, to groups that stay in the
 caches of a core. No group is in two partitions, so nothing is joined, and where only the foremost groups are wanted, the others are not
-even written.
+even kept.
 
-Rows wait in partitions until all are there. Where they are many more than the groups, they come in portions, and the windows of all
-partitions are kept from one to the next.
+Rows wait in partitions until all are there. Where they are many more than groups in windows take, they come in portions, and the windows of
+all partitions are kept from one to the next.
 """
 
 from __future__ import annotations
@@ -19,31 +19,29 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import LimitError
-from tidewheel.model.loading import later
 from tidewheel.model.times import INT64_MAX
 from tidewheel.read.filters.program import Program
 from tidewheel.read.foremost import OrderTerm
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.group_columns import answer, may_fail, those_first
 from tidewheel.read.groups.grouping import Grouping
-from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
+from tidewheel.read.groups.left_to_duck import take
 from tidewheel.read.groups.lowering import Numbers
-from tidewheel.read.groups.partitions import partition_layout as parts
-from tidewheel.read.groups.partitions.planning import MOST_ROWS, Plan, planned
-from tidewheel.read.groups.partitions.ranks import Rank, rank_of
+from tidewheel.read.groups.partitions.near_groups import NearGroups, Tables, Windows
+from tidewheel.read.groups.partitions.planning import Plan, planned
+from tidewheel.read.groups.partitions.ranks import ANY, rank_of
+from tidewheel.read.groups.partitions.rows_divided import DividedRows
 from tidewheel.read.groups.texts_found import Texts
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
-from tidewheel.read.rows import cut, parts_of
+from tidewheel.read.rows import cut
 from tidewheel.read.two_threads import both
 
-k = later("tidewheel.read.groups.partitions.kernels")
-
 HELD_BYTES = 1 << 28
-"""Of rows that wait in partitions, at most, or as many as the groups may take."""
+"""Of rows that wait in partitions, at most, or as many as their groups can take."""
 
 TAKEN = 1 << 17
-"""Places of windows whose groups become one part of an answer."""
+"""Groups, about, that become one part of an answer."""
 
 
 def divided(
@@ -53,134 +51,84 @@ def divided(
     plan = planned(scan, of, program, watch)
     if plan is None:
         return None
-    held = watch.held
+    held, rows, each = watch.held, scan.found.rows, 8 * (len(of.keys) + 1 + len(of.empty))
+    portion = max(HELD_BYTES, plan.groups * each) // plan.row_bytes
+    portions, kept = [scan], None
     try:
-        made = Partitions(scan, of, plan, program, watch)
-    except LimitError:  # hashed groups may take less, or else are left to DuckDB
+        if portion < rows:
+            if plan.hashed:
+                return None
+            portions = list(cut(scan, portion))
+            watch.take(8 * (plan.partitions + 1) * (len(of.empty) << plan.shift))
+            kept = np.empty((plan.partitions + 1, 1 << plan.shift, len(of.empty)), np.int64)
+        made = Partitions(of, plan, DividedRows(of, plan, program, min(rows, portion), watch), kept)
+    except LimitError:  # groups that are found one by one may take less, or else are left to DuckDB
         watch.held = held
         return None
-    made.add(watch)
+    for number, one in enumerate(portions):
+        made.add(one, number == 0, watch)
     return made.found(order, limit, watch)
 
 
 class Partitions:
     """The rows of a query by partitions, and then their groups."""
 
-    def __init__(self, scan: Scan, of: Grouping, plan: Plan, program: Program, watch: Watch) -> None:
-        """Raises LimitError if that takes more memory than there is."""
-        self._of, self._plan, self._program = of, plan, program
-        self._columns = scan.planner.columns(list(dict.fromkeys([*of.reads, *program.reads])))
-        self._texts = Texts(np.zeros(layout.STATE, np.int64), watch)
-        """None: `answer` wants them."""
-        self._window_rows = 1 << plan.shift
-        rows, span, each = scan.found.rows, plan.partitions << plan.shift, 8 * len(of.empty)
-        portion = max(HELD_BYTES, min(rows, span) * each) // plan.row_bytes
-        self._portions = list(cut(scan, portion)) if rows > portion else [scan]
-        self._side_chunks = plan.partitions + 2 + -(-min(rows, portion) // 2) // parts.CHUNK
-        """Those that are begun, one for each chain, and those that are full."""
-        chunks = 2 * self._side_chunks
-        room = chunks * parts.CHUNK
-        self._kept: Numbers | None = None
-        watch.take(room * plan.row_bytes)
-        if len(self._portions) > 1:
-            watch.take((plan.partitions + 1) * self._window_rows * each)
-            self._kept = np.empty((plan.partitions + 1, self._window_rows, len(of.empty)), np.int64)
-        self._sides: Numbers = np.zeros((2, parts.CHAIN, plan.partitions + 1), np.int64)
-        self._links: Numbers = np.zeros(chunks, np.int64)
-        self._slots = np.empty(room, np.uint16)
-        self._narrow = np.empty((plan.narrow, room), np.int32)
-        self._wide = np.empty((plan.wide, room), np.int64)
-        self._bits = np.empty(room if plan.flagged else 0, np.uint8)
+    def __init__(self, of: Grouping, plan: Plan, rows: DividedRows, kept: Numbers | None) -> None:
+        self._of, self._plan, self._rows, self._kept = of, plan, rows, kept
 
-    def add(self, watch: Watch) -> None:
-        """Put all rows into their partitions."""
-        for portion in self._portions:
-            self._begin()
-            sides = cut(portion, -(-portion.found.rows // 2))
-            both([partial(self._divide, number, side) for number, side in enumerate(sides)], watch)
-            if self._kept is not None:
-                numbers = itertools.count()
-                both([partial(self._add_to_kept, numbers, portion is self._portions[0])] * 2, watch)
+    def add(self, scan: Scan, anew: bool, watch: Watch) -> None:
+        """Put rows into their partitions, and if others will come, add them up."""
+        self._rows.fill(scan, watch)
+        if self._kept is not None:
+            both([partial(self._keep, itertools.count(), anew)] * 2, watch)
 
     def found(self, order: Sequence[OrderTerm], limit: int | None, watch: Watch) -> list[pa.RecordBatch]:
         """The groups, of which those may be left out that are not among the first `limit`."""
-        if may_fail(self._of):
-            limit = None
-        rank = None if limit is None else rank_of(self._of, order, self._plan.stored)
-        numbers = itertools.count()
-        made = both([partial(self._take, numbers, order, limit, rank)] * 2, watch)
+        made = both([partial(self._take, itertools.count(), order, None if may_fail(self._of) else limit)] * 2, watch)
         return [batch for batches in made for batch in batches]
 
-    def _begin(self) -> None:
-        """Each side has a chunk for each partition, and then those of its half of the others."""
-        behind = self._plan.partitions + 1
-        for number, side in enumerate(self._sides):
-            side[parts.HEAD] = side[parts.TAIL] = number * self._side_chunks + np.arange(behind)
-            side[parts.NEXT] = side[parts.HEAD] * parts.CHUNK
-
-    def _divide(self, number: int, side: Scan, watch: Watch) -> None:
-        of, plan = self._of, self._plan
-        used: Numbers = np.array([number * self._side_chunks + plan.partitions + 1], np.int64)
-        for here, segments in parts_of(side, self._columns, MOST_ROWS, watch):
-            state: Numbers = np.zeros(layout.STATE, np.int64)
-            why = k.divide(
-                here.pieces, segments, self._program.steps, of.value_rows, of.steps, plan.stored, state, plan.least, plan.greatest,
-                plan.shift, self._sides[number], self._links, used, self._slots, self._narrow, self._wide, self._bits,
-            )  # fmt: skip
-            if why != layout.DONE:
-                raise LeftToDuckError
-
-    def _add_up(self, p: int, window: Numbers) -> None:
-        of = self._of
-        k.add_up(
-            p, self._sides, self._links, self._slots, self._narrow, self._wide, self._bits, self._plan.stored, of.value_rows, of.fold_rows,
-            window,
-        )  # fmt: skip
-
-    def _empty(self) -> Numbers:
-        return np.tile(self._of.empty, (self._window_rows, 1))
-
-    def _add_to_kept(self, numbers: Iterator[int], anew: bool, watch: Watch) -> None:
-        """Add the rows of partitions, as long as there are any that the other thread has not taken, to their groups."""
-        assert self._kept is not None
-        empty = self._empty()
+    def _left(self, numbers: Iterator[int], watch: Watch) -> Iterator[int]:
+        """The partitions, as long as there are any that the other thread has not taken."""
         for p in numbers:
             if p > self._plan.partitions:
                 return
             watch.check()
-            if anew:
-                self._kept[p] = empty
-            self._add_up(p, self._kept[p])
+            yield p
 
-    def _take(
-        self, numbers: Iterator[int], order: Sequence[OrderTerm], limit: int | None, rank: Rank | None, watch: Watch
-    ) -> list[pa.RecordBatch]:
-        """The groups of partitions, as long as there are any that the other thread has not taken."""
-        of, plan, most = self._of, self._plan, self._window_rows
-        room, each = max(TAKEN, most) + most, len(of.empty)
-        take(watch, 8 * (2 * most * each + room * (2 + each)))
-        empty, window = self._empty(), np.empty((most, each), np.int64)
-        at, falls, bound = (layout.ROWS_AT, False, INT64_MAX) if rank is None else (rank.at, rank.falls, INT64_MAX)
-        made = list[pa.RecordBatch]()
-        known, words, have = np.empty((room, 2), np.int64), np.empty((room, each), np.int64), 0
-        for p in numbers:
-            is_over, is_null = p > plan.partitions, p == plan.partitions
-            if have and is_over or have + most > room:
+    def _keep(self, numbers: Iterator[int], anew: bool, watch: Watch) -> None:
+        windows = Windows(self._rows, self._of, self._plan, watch, self._kept)
+        for p in self._left(numbers, watch):
+            windows.add_to_kept(p, anew)
+
+    def _near(self, watch: Watch) -> NearGroups:
+        of, plan = self._of, self._plan
+        return Tables(self._rows, of, plan, watch) if plan.hashed else Windows(self._rows, of, plan, watch, self._kept)
+
+    def _take(self, numbers: Iterator[int], order: Sequence[OrderTerm], limit: int | None, watch: Watch) -> list[pa.RecordBatch]:
+        of, near = self._of, self._near(watch)
+        texts = Texts(np.zeros(layout.STATE, np.int64), watch)  # none
+        rank = None if limit is None else rank_of(of, order, self._plan.stored)
+        bound, made = INT64_MAX, list[pa.RecordBatch]()
+        known, words, have = *_room(of, 0), 0
+        for p in itertools.chain(self._left(numbers, watch), [None]):
+            most = 0 if p is None else near.most(p)
+            if have and (p is None or have + most > len(words)):
                 some = known[:have], words[:have]
                 if limit is not None:
-                    some = those_first(of, *some, self._texts, order, limit)
+                    some = those_first(of, *some, texts, order, limit)
                     bound = bound if rank is None else min(bound, rank.bound(*some, limit))
-                made.append(answer(of, *some, self._texts, order, None))
+                made.append(answer(of, *some, texts, order, None))
                 take(watch, made[-1].nbytes)
-                known, words, have = np.empty((room, 2), np.int64), np.empty((room, each), np.int64), 0
-            if is_over:
+                known, words, have = *_room(of, len(words)), 0
+            if p is None:
                 break
-            watch.check()
-            if self._kept is None:
-                window[:] = empty
-                self._add_up(p, window)
-            else:
-                window = self._kept[p]
-            first = 0 if is_null else plan.least + (p << plan.shift)
-            have = k.take_groups(window, first, int(is_null), at, int(falls), INT64_MAX if is_null else bound, known, words, have)
+            if most > len(words):
+                take(watch, 8 * max(TAKEN, 2 * most) * (len(of.keys) + 1 + len(of.empty)))
+                known, words = _room(of, max(TAKEN, 2 * most))
+            have = near.take(p, rank or ANY, bound, known, words, have)
         return made
+
+
+def _room(of: Grouping, rows: int) -> tuple[Numbers, Numbers]:
+    """For so many groups. It is never used again: an answer may show what is there."""
+    return np.empty((rows, len(of.keys) + 1), np.int64), np.empty((rows, len(of.empty)), np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import secrets
 from functools import partial
 
 import numpy as np
@@ -17,7 +19,6 @@ from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.lowering import BOOL, INT8, INT16, INT32, TEXT, UINT8, UINT16, Numbers
 from tidewheel.read.groups.partitions import partition_layout as parts
 from tidewheel.read.limits import Watch
-from tidewheel.read.materialise import Columns
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import cut, part_of, parts_of
 from tidewheel.read.two_threads import both
@@ -46,28 +47,32 @@ MOST_PARTITIONS = 1 << 10
 """Partitions that are written to at once."""
 
 _NARROW = (INT8, INT16, INT32, UINT8, UINT16, BOOL)
-_PLAIN_FOLDS = (layout.SUM_NARROW, layout.SUM_WIDE, layout.SUM_REAL, layout.LEAST, layout.GREATEST)
+_PLAIN_FOLDS = frozenset((layout.SUM_NARROW, layout.SUM_WIDE, layout.SUM_REAL, layout.LEAST, layout.GREATEST))
 _MOST_BITS = 16
 """Of a place in a window."""
+_MOST_KEYS = _MOST_FLAGS = 8
+_ENTRY = 6
+"""Words of a table for each group, most of them empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How rows are put into partitions, and what is kept of each."""
 
+    groups: int
+    """At most, or about."""
+    hashed: bool
+    """By a hash of the keys, begun with `seed`, and not by the number of the only one."""
+    seed: int
     least: int
     greatest: int
     """The ends of the key's numbers."""
     shift: int
-    """Bits of a number that are its place in a window; those above are its partition."""
+    """Bits of a number, or a hash, below its partition."""
+    partitions: int
+    """All but that of the null keys, which is the last."""
     stored: Numbers
     """By value: see the layout."""
-    row_bytes: int
-
-    @property
-    def partitions(self) -> int:
-        """All but that of the null keys, which is the last."""
-        return ((self.greatest - self.least) >> self.shift) + 1
 
     @property
     def narrow(self) -> int:
@@ -78,70 +83,95 @@ class Plan:
         return int(self.stored[:, parts.WIDE_AT].max()) + 1
 
     @property
-    def flagged(self) -> bool:
-        """Some values may be null."""
-        return bool((self.stored[:, parts.NULL_BIT] >= 0).any())
+    def flags(self) -> int:
+        """Values that may be null."""
+        return int(self.stored[:, parts.NULL_BIT].max()) + 1
+
+    @property
+    def row_bytes(self) -> int:
+        return 4 * self.narrow + 8 * self.wide + (self.flags > 0) + (0 if self.hashed else 2)
 
 
 def planned(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Plan | None:
     """None if partitions do not pay, or cannot have these groups."""
-    found = scan.found
+    found, keys = scan.found, len(of.keys)
     if found.rows < LEAST_ROWS or found.near < len(found.pieces) or not _is_plain(of):
         return None
-    stored = _stored(scan, of)
-    columns = scan.planner.columns(list(dict.fromkeys([of.keys[0].column, *program.reads])))
-    if stored is None or not _are_many(scan, of, program, columns, watch):
+    groups = _groups(scan, of, program, watch)
+    if groups is None:
         return None
-    ends = _ends(scan, of, watch)
-    if ends is None:
-        return None
-    least, greatest = ends
-    span = greatest - least + 1
-    bits = min(max(WINDOW_BYTES // (8 * len(of.empty)), 1).bit_length() - 1, _MOST_BITS)
-    while span >> bits >= MOST_PARTITIONS and bits < _MOST_BITS:
-        bits += 1
-    if span > APART * found.rows or span >> bits >= MOST_PARTITIONS:
-        return None
-    narrow, wide, flags = (int((stored[:, at] >= 0).sum()) for at in (parts.NARROW_AT, parts.WIDE_AT, parts.NULL_BIT))
-    return Plan(least, greatest, bits, stored, 2 + 4 * narrow + 8 * wide + (flags > 0))
+    near = _by_number(scan, of, watch) if keys == 1 else None
+    made = near or _by_hash(scan, of, groups)
+    return None if made is None or made.flags > _MOST_FLAGS else made
 
 
 def _is_plain(of: Grouping) -> bool:
-    """One key that has numbers of its own, and folds of one value each."""
-    return len(of.keys) == 1 and of.key_forms[0].kind != TEXT and all(fold[layout.WHAT] in _PLAIN_FOLDS for fold in of.fold_rows)
+    """Keys that have numbers of their own, and folds of one value each."""
+    return 0 < len(of.keys) <= _MOST_KEYS and all(form.kind != TEXT for form in of.key_forms) and _PLAIN_FOLDS.issuperset(
+        of.fold_rows[:, layout.WHAT].tolist()
+    )  # fmt: skip
 
 
-def _stored(scan: Scan, of: Grouping) -> Numbers | None:
-    """Where each value is kept; None if too many of them may be null."""
+def _by_number(scan: Scan, of: Grouping, watch: Watch) -> Plan | None:
+    """Partitions of a window each; None if numbers are too far apart."""
+    ends = _ends(scan, of, watch)
+    if ends is None:
+        return None
+    (least, greatest), rows = ends, scan.found.rows
+    span = greatest - least + 1
+    shift = min(max(WINDOW_BYTES // (8 * len(of.empty)), 1).bit_length() - 1, _MOST_BITS)
+    while span >> shift >= MOST_PARTITIONS and shift < _MOST_BITS:
+        shift += 1
+    if span > APART * rows or span >> shift >= MOST_PARTITIONS:
+        return None
+    return Plan(min(rows, span), False, 0, least, greatest, shift, (span - 1 >> shift) + 1, _stored(scan, of, False))
+
+
+def _by_hash(scan: Scan, of: Grouping, groups: int) -> Plan:
+    """Partitions of as many groups as have their words and their part of a table in the cache."""
+    each = 8 * (len(of.keys) + 1 + len(of.empty) + _ENTRY)
+    bits = min(max(groups * each // WINDOW_BYTES, 1), MOST_PARTITIONS - 1).bit_length()
+    return Plan(groups, True, secrets.randbits(62), 0, 0, 64 - bits, 1 << bits, _stored(scan, of, True))
+
+
+def _stored(scan: Scan, of: Grouping, hashed: bool) -> Numbers:
+    """Where each value is kept, and each key, unless its place says it."""
     stored: Numbers = np.full((len(of.value_rows), parts.STORED), -1, np.int64)
     narrow = wide = flags = 0
-    for row, to in zip(of.value_rows[1:], stored[1:], strict=True):
-        if row[layout.FIRST_FOLD] < row[layout.BEHIND_FOLDS]:
+    for v, (row, to) in enumerate(zip(of.value_rows, stored, strict=True)):
+        if v < len(of.keys) and not hashed:
+            continue
+        if v < len(of.keys) or row[layout.FIRST_FOLD] < row[layout.BEHIND_FOLDS]:
             if row[layout.KIND] in _NARROW and row[layout.FIRST_STEP] == row[layout.BEHIND_STEPS]:
                 to[parts.NARROW_AT], narrow = narrow, narrow + 1
             else:
                 to[parts.WIDE_AT], wide = wide, wide + 1
         if (scan.found.pieces[:, row[layout.COLUMN] + VALIDITY] != 0).any():
             to[parts.NULL_BIT], flags = flags, flags + 1
-    return stored if flags <= 8 else None
+    return stored
 
 
-def _are_many(scan: Scan, of: Grouping, program: Program, columns: Columns, watch: Watch) -> bool:
-    """Whether there are enough rows where the program is true, and most are of groups that a sample does not see twice."""
-    sample = _sample(scan)
-    numbers, looked_at = [], sample.found.rows
-    for here, group in parts_of(sample, columns, MOST_ROWS, watch):
-        out: Numbers = np.empty(int(group[:, 2].sum()), np.int64)
-        count = k.some_numbers(here.pieces, group, program.steps, of.value_rows, of.steps, _state(), out)
+def _groups(scan: Scan, of: Grouping, program: Program, watch: Watch) -> int | None:
+    """About how many groups there are, of at most as many rows as that; None if rows are few where the program is true, or most are of
+    groups that a sample sees twice."""
+    columns = scan.planner.columns(list(dict.fromkeys([*(key.column for key in of.keys), *program.reads])))
+    sample, hashes = _sample(scan), list[Numbers]()
+    for here, segments in parts_of(sample, columns, MOST_ROWS, watch):
+        out: Numbers = np.empty(int(segments[:, 2].sum()), np.int64)
+        count = k.some_hashes(here.pieces, segments, program.steps, of.value_rows, len(of.keys), of.steps, _state(), out)
         if count < 0:
-            return False
-        numbers.append(out[:count])
-    seen = np.sort(np.concatenate(numbers)) if numbers else np.zeros(0, np.int64)
-    if len(seen) * scan.found.rows < LEAST_ROWS * looked_at:
-        return False
+            return None
+        hashes.append(out[:count])
+    seen = np.sort(np.concatenate(hashes)) if hashes else np.zeros(0, np.int64)
+    rows = len(seen) * scan.found.rows // sample.found.rows
+    if rows < LEAST_ROWS:
+        return None
     alike = np.zeros(len(seen) + 1, np.bool_)
     alike[1:-1] = seen[1:] == seen[:-1]
-    return bool(np.count_nonzero(~alike[1:] & ~alike[:-1]) >= SINGLE * len(seen))
+    single = np.count_nonzero(~alike[1:] & ~alike[:-1]) / len(seen)
+    if single < SINGLE:
+        return None
+    return int(min(rows, -len(seen) / math.log(single) if 0 < single < 1 else rows))
 
 
 def _sample(scan: Scan) -> Scan:
