@@ -13,6 +13,7 @@ from tests.conftest import SOAK
 
 SCRIPT = """
 import random, sys, warnings
+from collections import Counter
 import numpy as np
 import pyarrow as pa
 warnings.simplefilter("ignore", RuntimeWarning)  # int64 and uint64 wrap around; NumPy's scalars say so, machine code does not
@@ -43,9 +44,10 @@ fields, key = keys[sys.argv[2]]
 case = TableCase(pa.schema(common + fields), TIME, key, "1 hour")
 stream, oracle = BatchStream(case, random.Random(1)), OracleTable(case.schema, case.time, case.key)
 rounds, planned = 0, []
-planning.LEAST_ROWS, planning.SINGLE, planning.APART, planning.WINDOW_BYTES = 1, 0.0, 1 << 20, 1000
+planning.LEAST_ROWS, planning.SINGLE, planning.WINDOWED, planning.RUN = 1, 0.0, 0, 1 << 20
+planning.APART, planning.WINDOW_BYTES = 1 << 20, 1000
 plan = dividing.planned
-dividing.planned = lambda *given: (found := plan(*given)) and (planned.append(1) or found)
+dividing.planned = lambda *given: planned.append(plan(*given)) or planned[-1]
 with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, zero_copy_rows=16, indexing_servers=2)) as wh:
     table = wh.create_table("t", case.schema, time=TIME, key=key)
 
@@ -79,12 +81,17 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
             assert row["low"] == min(numbers) if numbers else row["low"] is None or row["low"] != row["low"]
         asked = {"n": "count(*)", "i": f"sum({SERIAL})", "h": "min(h)", "f": "count(f)"}
         by_sign = table.query(aggregate=asked, group_by=[SIGN]).to_pylist()
-        assert planned and len(by_sign) == len({row[SIGN] for row in rows.to_pylist()})
+        assert not planned[-1].hashed and len(by_sign) == len({row[SIGN] for row in rows.to_pylist()})
         for found in by_sign:
             of = [row for row in rows.to_pylist() if row[SIGN] == found[SIGN]]
             known = [row["h"] for row in of if row["h"] is not None]
             assert found["n"] == len(of) and found["i"] == sum(row[SERIAL] for row in of) and found["h"] == min(known, default=None)
             assert found["f"] == sum(row["f"] is not None for row in of)
+        far = [f"{SERIAL} * 10000000000 AS far", "h AS g"]
+        by_serial = table.query(aggregate={"n": "count(*)", "h": "max(h)"}, group_by=far).to_pylist()
+        assert planned[-1].hashed and all(row["h"] == row["g"] for row in by_serial)
+        counted = {(row["far"] // 10**10, row["g"]): row["n"] for row in by_serial}
+        assert len(counted) == len(by_serial) and counted == Counter((row[SERIAL], row["h"]) for row in rows.to_pylist())
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
             if upto < Probe(table).version.horizon:
                 continue  # chunks have left with what was replaced

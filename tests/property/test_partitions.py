@@ -61,6 +61,8 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spy]:
     """Few rows and few groups are enough, and numbers may be far apart."""
     monkeypatch.setattr(planning, "LEAST_ROWS", 1)
     monkeypatch.setattr(planning, "SINGLE", 0.0)
+    monkeypatch.setattr(planning, "RUN", 1 << 20)
+    monkeypatch.setattr(planning, "WINDOWED", 0)
     monkeypatch.setattr(planning, "APART", 1 << 62)
     yield Spy(monkeypatch)
 
@@ -185,6 +187,9 @@ def test_many_groups_of_rows_at_rest_and_in_memory(tmp_path: Any, monkeypatch: p
         assert spy.answered == 3
         assert wh.sql("SELECT k, count(*) AS n FROM t GROUP BY k").to_arrow().num_rows == 1000
         assert spy.answered == 3 and spy.asked == 4  # groups are few
+        monkeypatch.setattr(planning, "RUN", 0)
+        assert wh.sql(said.format("t")).to_arrow().num_rows == expected.num_rows
+        assert spy.answered == 3 and spy.asked == 5  # their rows stand together, as it were
 
 
 def duck_asked(given: pa.Table, said: str) -> pa.Table:

@@ -59,8 +59,8 @@ def divided(
             if plan.hashed:
                 return None
             portions = list(cut(scan, portion))
-            watch.take(8 * (plan.partitions + 1) * (len(of.empty) << plan.shift))
-            kept = np.empty((plan.partitions + 1, 1 << plan.shift, len(of.empty)), np.int64)
+            watch.take(8 * plan.partitions * (len(of.empty) << plan.shift))
+            kept = np.empty((plan.partitions, 1 << plan.shift, len(of.empty)), np.int64)
         made = Partitions(of, plan, DividedRows(of, plan, program, min(rows, portion), watch), kept)
     except LimitError:  # groups that are found one by one may take less, or else are left to DuckDB
         watch.held = held
@@ -90,7 +90,7 @@ class Partitions:
     def _left(self, numbers: Iterator[int], watch: Watch) -> Iterator[int]:
         """The partitions, as long as there are any that the other thread has not taken."""
         for p in numbers:
-            if p > self._plan.partitions:
+            if p >= self._plan.partitions:
                 return
             watch.check()
             yield p

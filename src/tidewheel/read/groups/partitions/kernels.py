@@ -1,8 +1,8 @@
-"""The kernels that put rows into partitions, by the upper bits of the number of their key, or of a hash of the numbers of all keys.
+"""The kernels that put rows into partitions, by the upper bits of one number of the numbers of all keys, or of a hash of them.
 
 A partition's rows lie in chunks of CHUNK rows, of which each side (a half of the rows, that one thread writes) has a chain for each
 partition. Of a row there are its place in the partition's window, in 16 bits, or else the numbers of its keys; the values that are folded;
-and bits that say which of these are null. Rows whose only key is null have the last partition, where they are not hashed.
+and bits that say which of these are null.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tidewheel.read.groups.group_layout import (
     DONE,
     FIRST,
     FIRST_STEP,
+    GREATEST_NUMBER,
     KIND,
+    LEAST_NUMBER,
     NEXT_OFFSET,
     NEXT_SEGMENT,
     OFFSET,
@@ -34,7 +36,7 @@ from tidewheel.read.groups.group_layout import (
 from tidewheel.read.groups.lowering import INT32
 from tidewheel.read.groups.numbers.kernels import bring, ends, mark_nulls, take_steps
 from tidewheel.read.groups.partitions.partition_layout import CHUNK, NARROW_AT, NEXT, NULL_BIT, TAIL, USED, WIDE_AT
-from tidewheel.read.groups.slots.kernels import mixed
+from tidewheel.read.groups.slots.kernels import mixed, pack
 
 
 @nb.njit(inline="always")
@@ -103,15 +105,14 @@ def _near_ends(values, both):
     both[1] = greatest
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
-def number_ends(pieces, segments, program, values, steps, state, both):
-    """Widen `both`, the least and the greatest number of the first key, to those of more rows. Returns why it stops: DONE or UNSURE."""
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def number_ends(pieces, segments, program, value, steps, state, both):
+    """Widen `both`, the least and the greatest number of a key, to those of more rows. Returns why it stops: DONE or UNSURE."""
     places = np.empty(ROOM, np.uint32)
     room = np.empty(PROGRAM_ROOM, np.uint8)
     nulls = np.empty(ROOM, np.uint8)
     number = np.empty(ROOM, np.int64)
     here = np.empty(2, np.int64)
-    value = values[0]
     while True:
         n = next_block(pieces, segments, program, state, room, places)
         if n == 0:
@@ -157,18 +158,19 @@ def _take_places(to, n, nexts, tails, links, used):
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64, int64,"
-    " int64, int64, int64, int64[:, ::1], int64[::1], int64[::1], uint16[::1], int32[:, ::1], int64[:, ::1], uint8[::1])"
+    " int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[::1], uint16[::1], int32[:, ::1], int64[:, ::1], uint8[::1])"
 )
 def divide(
-    pieces, segments, program, values, keys, steps, stored, state, hashed, seed, least, greatest, shift, chains, links, used, slots, narrow,
+    pieces, segments, program, values, keys, steps, stored, state, hashed, seed, spans, shift, chains, links, used, slots, narrow,
     wide, bits,
 ):  # fmt: skip
     """Write rows to their partitions; `chains` are those of one side, and have room in as many chunks as the rows can need. `hashed`: the
-    partition is what is left of a hash without its lower `shift` bits, and not of the first key's number. Returns why it stops: DONE or
-    UNSURE."""
+    partition is what is left of a hash without its lower `shift` bits, and not of the place that `spans` give to numbers. Returns why it
+    stops: DONE or UNSURE."""
     places = np.empty(ROOM, np.uint32)
     room = np.empty(PROGRAM_ROOM, np.uint8)
     nulls = np.empty(ROOM, np.uint8)
+    null_bits = np.empty(ROOM, np.uint8)
     flags = np.empty(ROOM, np.uint8)
     numbers = np.empty((keys, ROOM), np.int64)
     found = np.empty(ROOM, np.int64)
@@ -177,7 +179,6 @@ def divide(
     here = np.empty(2, np.int64)
     nexts = chains[NEXT]
     tails = chains[TAIL]
-    behind = (chains.shape[1] - 1) << shift
     mask = (np.int64(1) << shift) - 1
     while True:
         n = next_block(pieces, segments, program, state, room, places)
@@ -190,41 +191,39 @@ def divide(
         if flagged:
             flags[:n] = 0
         # ---- where each row goes
-        if hashed:
-            hashes[:n] = np.uint64(seed)
+        some_null = np.int64(0)
+        null_bits[:n] = 0
         for k in range(keys):
             number = numbers[k]
             count = _nulls(row, values[k, COLUMN], straight, first, places, n, nulls)
             if _made(row, values[k], steps, straight, first, places, n, nulls, count, number):
                 return UNSURE
-            if hashed:
-                if count:
-                    for i in range(n):
-                        flags[i] |= nulls[i] << np.uint8(stored[k, NULL_BIT])
-                        number[i] = np.int64(0) if nulls[i] else number[i]
+            if count:
+                some_null = np.int64(1)
+                for i in range(n):
+                    null_bits[i] |= nulls[i] << np.uint8(k)
+                    number[i] = np.int64(0) if nulls[i] and hashed else number[i]
+                    flags[i] |= nulls[i] << np.uint8(stored[k, NULL_BIT]) if hashed else np.uint8(0)
+            if not hashed and count < n:
+                ends(number, n, here)
+                if here[0] < spans[k, LEAST_NUMBER] or here[1] > spans[k, GREATEST_NUMBER]:
+                    return UNSURE
+        if hashed:
+            hashes[:n] = np.uint64(seed)
+            for k in range(keys):
+                number = numbers[k]
                 for i in range(n):
                     hashes[i] = mixed(hashes[i], number[i])
-            else:
-                if count < n:
-                    ends(number, n, here)
-                    if here[0] < least or here[1] > greatest:
-                        return UNSURE
-                for i in range(n):
-                    number[i] -= least
-                if count:
-                    for i in range(n):
-                        number[i] = behind if nulls[i] else number[i]
-        if hashed:
             for i in range(n):
                 to[i] = hashes[i] >> np.uint64(shift)
             _take_places(to, n, nexts, tails, links, used)
         else:
-            number = numbers[0]
+            pack(numbers, keys, null_bits, some_null, n, spans, found)
             for i in range(n):
-                to[i] = np.uint64(number[i]) >> np.uint64(shift)
+                to[i] = np.uint64(found[i]) >> np.uint64(shift)
             _take_places(to, n, nexts, tails, links, used)
             for i in range(n):
-                slots[to[i]] = np.uint16(number[i] & mask)
+                slots[to[i]] = np.uint16(found[i] & mask)
         # ---- what goes with it
         for v in range(values.shape[0]):
             bit = stored[v, NULL_BIT]

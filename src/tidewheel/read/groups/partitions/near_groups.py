@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from tidewheel.model.loading import later
-from tidewheel.model.times import INT64_MAX
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.left_to_duck import take
@@ -60,11 +59,8 @@ class Windows:
             self._add(p, window)
         else:
             window = self._kept[p]
-        if p == plan.partitions:
-            found: int = k.take_groups(window[:1], 0, 1, rank.at, int(rank.falls), INT64_MAX, known, words, have)
-        else:
-            first = plan.least + (p << plan.shift)
-            found = k.take_groups(window, first, 0, rank.at, int(rank.falls), bound, known, words, have)
+        first, of = p << plan.shift, self._of
+        found: int = k.take_groups(window, first, plan.spans, len(of.keys), rank.at, int(rank.falls), bound, known, words, have)
         return found
 
     def _add(self, p: int, window: Numbers) -> None:

@@ -7,7 +7,6 @@ import secrets
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import later
@@ -31,14 +30,20 @@ MOST_ROWS = 1 << 20
 LEAST_ROWS = 1 << 20
 """Rows, as far as a sample tells, from which on partitions pay."""
 
-LOOKS, LOOK = 64, 256
-"""A sample: rows at so many places, and how many at each. Where rows of one key lie near each other, they are alike in it."""
+LOOKS, LOOK = 1 << 10, 16
+"""A sample: rows at so many places, and how many at each."""
 
-SINGLE = 0.94
-"""Of the keys of a sample, the part that is there but once from which on groups are too many for the caches."""
+RUN = 8
+"""Rows of a group that stand together, on the average, from which on one look finds the group of many."""
 
-APART = 16
-"""Numbers that a key may have, at most, for each row."""
+SINGLE = 0.85
+"""Of the groups of a sample, the part that is there but once from which on they are too many to be found one by one."""
+
+WINDOWED = 1 << 18
+"""Groups from which on that is so even where they have one window."""
+
+APART = 8
+"""Places of keys, at most, for each row."""
 
 WINDOW_BYTES = 1 << 20
 """Bytes of a partition's groups: what the second cache of a core holds."""
@@ -50,6 +55,8 @@ _NARROW = (INT8, INT16, INT32, UINT8, UINT16, BOOL)
 _PLAIN_FOLDS = frozenset((layout.SUM_NARROW, layout.SUM_WIDE, layout.SUM_REAL, layout.LEAST, layout.GREATEST))
 _MOST_BITS = 16
 """Of a place in a window."""
+_LONGEST = 48
+"""Bits of a place, before the last key."""
 _MOST_KEYS = _MOST_FLAGS = 8
 _ENTRY = 6
 """Words of a table for each group, most of them empty."""
@@ -62,15 +69,13 @@ class Plan:
     groups: int
     """At most, or about."""
     hashed: bool
-    """By a hash of the keys, begun with `seed`, and not by the number of the only one."""
+    """By a hash of the keys, begun with `seed`, and not by their place in windows."""
     seed: int
-    least: int
-    greatest: int
-    """The ends of the key's numbers."""
+    spans: Numbers
+    """By key, the numbers that have a place, and where in it they stand: see the layout of groups."""
     shift: int
-    """Bits of a number, or a hash, below its partition."""
+    """Bits of a place, or a hash, below the partition."""
     partitions: int
-    """All but that of the null keys, which is the last."""
     stored: Numbers
     """By value: see the layout."""
 
@@ -94,15 +99,17 @@ class Plan:
 
 def planned(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Plan | None:
     """None if partitions do not pay, or cannot have these groups."""
-    found, keys = scan.found, len(of.keys)
+    found = scan.found
     if found.rows < LEAST_ROWS or found.near < len(found.pieces) or not _is_plain(of):
         return None
     groups = _groups(scan, of, program, watch)
     if groups is None:
         return None
-    near = _by_number(scan, of, watch) if keys == 1 else None
-    made = near or _by_hash(scan, of, groups)
-    return None if made is None or made.flags > _MOST_FLAGS else made
+    ends = _ends(scan, of, watch)
+    if ends is None or groups < WINDOWED and sum(map(_width, ends)) <= layout.WINDOW_BITS:
+        return None
+    made = _by_place(scan, of, ends) or _by_hash(scan, of, groups)
+    return None if made.flags > _MOST_FLAGS else made
 
 
 def _is_plain(of: Grouping) -> bool:
@@ -112,26 +119,36 @@ def _is_plain(of: Grouping) -> bool:
     )  # fmt: skip
 
 
-def _by_number(scan: Scan, of: Grouping, watch: Watch) -> Plan | None:
-    """Partitions of a window each; None if numbers are too far apart."""
-    ends = _ends(scan, of, watch)
-    if ends is None:
-        return None
-    (least, greatest), rows = ends, scan.found.rows
-    span = greatest - least + 1
+def _by_place(scan: Scan, of: Grouping, ends: list[tuple[int, int]]) -> Plan | None:
+    """Partitions of a window each, where all numbers have a place, and a null one before them; None if that takes too many."""
+    spans: Numbers = np.zeros((len(ends), layout.SPAN), np.int64)
+    places, last = 1, 0
+    for span, (least, greatest) in zip(spans, ends, strict=True):
+        behind = places.bit_length() - 1
+        if behind >= _LONGEST:
+            return None
+        span[[layout.LEAST_NUMBER, layout.GREATEST_NUMBER, layout.SHIFT]] = least, greatest, behind
+        last += (greatest - least + 1) << behind
+        places <<= _width((least, greatest))
     shift = min(max(WINDOW_BYTES // (8 * len(of.empty)), 1).bit_length() - 1, _MOST_BITS)
-    while span >> shift >= MOST_PARTITIONS and shift < _MOST_BITS:
+    while last >> shift >= MOST_PARTITIONS and shift < _MOST_BITS:
         shift += 1
-    if span > APART * rows or span >> shift >= MOST_PARTITIONS:
+    if last >= APART * scan.found.rows or last >> shift >= MOST_PARTITIONS:
         return None
-    return Plan(min(rows, span), False, 0, least, greatest, shift, (span - 1 >> shift) + 1, _stored(scan, of, False))
+    return Plan(min(scan.found.rows, last + 1), False, 0, spans, shift, (last >> shift) + 1, _stored(scan, of, False))
+
+
+def _width(ends: tuple[int, int]) -> int:
+    """Bits of the places of a key."""
+    return (ends[1] - ends[0] + 1).bit_length()
 
 
 def _by_hash(scan: Scan, of: Grouping, groups: int) -> Plan:
     """Partitions of as many groups as have their words and their part of a table in the cache."""
     each = 8 * (len(of.keys) + 1 + len(of.empty) + _ENTRY)
     bits = min(max(groups * each // WINDOW_BYTES, 1), MOST_PARTITIONS - 1).bit_length()
-    return Plan(groups, True, secrets.randbits(62), 0, 0, 64 - bits, 1 << bits, _stored(scan, of, True))
+    spans: Numbers = np.zeros((len(of.keys), layout.SPAN), np.int64)
+    return Plan(groups, True, secrets.randbits(62), spans, 64 - bits, 1 << bits, _stored(scan, of, True))
 
 
 def _stored(scan: Scan, of: Grouping, hashed: bool) -> Numbers:
@@ -152,8 +169,8 @@ def _stored(scan: Scan, of: Grouping, hashed: bool) -> Numbers:
 
 
 def _groups(scan: Scan, of: Grouping, program: Program, watch: Watch) -> int | None:
-    """About how many groups there are, of at most as many rows as that; None if rows are few where the program is true, or most are of
-    groups that a sample sees twice."""
+    """About how many groups there are, at most one for each row; None if rows are few where the program is true, or most are of groups that
+    a sample sees twice, or stand together."""
     columns = scan.planner.columns(list(dict.fromkeys([*(key.column for key in of.keys), *program.reads])))
     sample, hashes = _sample(scan), list[Numbers]()
     for here, segments in parts_of(sample, columns, MOST_ROWS, watch):
@@ -162,13 +179,14 @@ def _groups(scan: Scan, of: Grouping, program: Program, watch: Watch) -> int | N
         if count < 0:
             return None
         hashes.append(out[:count])
-    seen = np.sort(np.concatenate(hashes)) if hashes else np.zeros(0, np.int64)
-    rows = len(seen) * scan.found.rows // sample.found.rows
-    if rows < LEAST_ROWS:
+    some = np.concatenate(hashes) if hashes else np.zeros(0, np.int64)
+    rows = len(some) * scan.found.rows // sample.found.rows
+    seen = np.sort(some[np.flatnonzero(some[1:] != some[:-1])])
+    if rows < LEAST_ROWS or len(seen) * RUN < len(some):
         return None
     alike = np.zeros(len(seen) + 1, np.bool_)
     alike[1:-1] = seen[1:] == seen[:-1]
-    single = np.count_nonzero(~alike[1:] & ~alike[:-1]) / len(seen)
+    single = np.count_nonzero(~alike[1:] & ~alike[:-1]) / max(len(seen), 1)
     if single < SINGLE:
         return None
     return int(min(rows, -len(seen) / math.log(single) if 0 < single < 1 else rows))
@@ -178,37 +196,32 @@ def _sample(scan: Scan) -> Scan:
     """Some of the rows, from all over."""
     segments = scan.found.segments
     ends = np.cumsum(segments[:, 2])
-    rows = int(ends[-1])
-    some = []
-    for first in np.unique(np.linspace(0, max(rows - LOOK, 0), LOOKS).astype(np.int64)).tolist():
-        a = int(np.searchsorted(ends, first, side="right"))
-        b = int(np.searchsorted(ends, min(first + LOOK, rows)))
-        group = segments[a : b + 1].copy()
-        skipped = first - int(ends[a] - segments[a, 2])
-        group[0, 1] += skipped
-        group[0, 2] -= skipped
-        group[-1, 2] = min(int(group[-1, 2]), LOOK)
-        some.append(group)
-    return part_of(scan, np.concatenate(some))
+    firsts = np.unique(np.linspace(0, int(ends[-1]) - 1, LOOKS).astype(np.int64))
+    at = np.searchsorted(ends, firsts, side="right")
+    some = segments[at]
+    some[:, 1] += firsts - (ends[at] - some[:, 2])
+    some[:, 2] = np.minimum(ends[at] - firsts, LOOK)
+    return part_of(scan, some)
 
 
-def _ends(scan: Scan, of: Grouping, watch: Watch) -> tuple[int, int] | None:
-    """The least and the greatest number of the key; None if it has none, or a step is not sure of one."""
-    columns = scan.planner.columns([of.keys[0].column])
+def _ends(scan: Scan, of: Grouping, watch: Watch) -> list[tuple[int, int]] | None:
+    """The least and the greatest number of each key; None if a step is not sure of one. Of a key that is always null: 0 and -1."""
+    columns = scan.planner.columns(list(dict.fromkeys(key.column for key in of.keys)))
 
-    def of_half(half: Scan, watch: Watch) -> npt.NDArray[np.int64] | None:
-        ends: Numbers = np.array([INT64_MAX, INT64_MIN], np.int64)
+    def of_half(half: Scan, watch: Watch) -> Numbers | None:
+        ends: Numbers = np.full((len(of.keys), 2), (INT64_MAX, INT64_MIN), np.int64)
         for here, segments in parts_of(half, columns, MOST_ROWS, watch):
-            if k.number_ends(here.pieces, segments, NO_PROGRAM.steps, of.value_rows, of.steps, _state(), ends) != layout.DONE:
-                return None
+            for value, pair in zip(of.value_rows, ends, strict=False):
+                if k.number_ends(here.pieces, segments, NO_PROGRAM.steps, value, of.steps, _state(), pair) != layout.DONE:
+                    return None
         return ends
 
     found = both([partial(of_half, half) for half in cut(scan, -(-scan.found.rows // 2))], watch)
     sure = [ends for ends in found if ends is not None]
     if len(sure) < len(found):
         return None
-    least, greatest = min(int(ends[0]) for ends in sure), max(int(ends[1]) for ends in sure)
-    return (least, greatest) if least <= greatest else None
+    pairs = zip(np.min(sure, axis=0)[:, 0].tolist(), np.max(sure, axis=0)[:, 1].tolist(), strict=True)
+    return [(least, greatest) if least <= greatest else (0, -1) for least, greatest in pairs]
 
 
 def _state() -> Numbers:

@@ -28,11 +28,11 @@ class DividedRows:
     def __init__(self, of: Grouping, plan: Plan, program: Program, rows: int, watch: Watch) -> None:
         """Raises LimitError if there is not so much memory."""
         self._of, self._plan, self._program = of, plan, program
-        self._side_chunks = plan.partitions + 2 + -(-rows // 2) // parts.CHUNK
+        self._side_chunks = plan.partitions + 1 + -(-rows // 2) // parts.CHUNK
         """Of a half: those that are begun, one for each chain, and those that are full."""
         room = 2 * self._side_chunks * parts.CHUNK
         watch.take(room * plan.row_bytes)
-        self.sides: Numbers = np.zeros((2, parts.CHAIN, plan.partitions + 1), np.int64)
+        self.sides: Numbers = np.zeros((2, parts.CHAIN, plan.partitions), np.int64)
         self.links: Numbers = np.zeros(2 * self._side_chunks, np.int64)
         self.slots = np.empty(0 if plan.hashed else room, np.uint16)
         self.narrow = np.empty((plan.narrow, room), np.int32)
@@ -50,13 +50,12 @@ class DividedRows:
     def _divide(self, number: int, side: Scan, watch: Watch) -> None:
         of, plan = self._of, self._plan
         columns = side.planner.columns(list(dict.fromkeys([*of.reads, *self._program.reads])))
-        used: Numbers = np.array([number * self._side_chunks + plan.partitions + 1], np.int64)
+        used: Numbers = np.array([number * self._side_chunks + plan.partitions], np.int64)
         for here, segments in parts_of(side, columns, MOST_ROWS, watch):
             state: Numbers = np.zeros(layout.STATE, np.int64)
             why = k.divide(
                 here.pieces, segments, self._program.steps, of.value_rows, len(of.keys), of.steps, plan.stored, state, int(plan.hashed),
-                plan.seed, plan.least, plan.greatest, plan.shift, self.sides[number], self.links, used, self.slots, self.narrow, self.wide,
-                self.bits,
+                plan.seed, plan.spans, plan.shift, self.sides[number], self.links, used, self.slots, self.narrow, self.wide, self.bits,
             )  # fmt: skip
             if why != layout.DONE:
                 raise LeftToDuckError

@@ -15,10 +15,13 @@ from tidewheel.read.groups.group_layout import (
     DONE,
     FIRST_FOLD,
     GREATEST,
+    GREATEST_NUMBER,
     LEAST,
+    LEAST_NUMBER,
     NULLS_AT,
     REAL,
     ROWS_AT,
+    SHIFT,
     UNLUCKY,
     WHAT,
 )
@@ -27,6 +30,7 @@ from tidewheel.read.groups.partitions.partition_layout import CHUNK, HEAD, NARRO
 from tidewheel.read.groups.slots.kernels import in_table
 from tidewheel.read.groups.sums.kernels import add_values, count_rows, without_nulls
 
+_FIRST = np.int64(-9223372036854775808)
 _NEAR = 16
 """Places of a window that are looked at together."""
 
@@ -177,26 +181,44 @@ def add_hashed(p, sides, links, narrow, wide, bits, stored, values, keys, folds,
     return DONE
 
 
-@kernel("int64(int64[:, ::1], int64, int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64)")
-def take_groups(window, number, bits, at, falls, bound, known, groups, have):
-    """Write the groups of a window behind `have` others: those whose word `at`, or number if it is -1, is not beyond a bound. With `falls`
-    what is greater comes first, and all are told by their complement. `number`: of the first place; `bits`: 1 if the key is null. Returns
-    how many there are."""
+@nb.njit(inline="always")
+def _rank(window, i, place, at, least, shift, mask, falls):
+    """What a group is told by, if it has rows. A null key is before all others, and so never beyond a bound."""
+    field = (place >> shift) & mask
+    rank = field + least if at < 0 else window[i, at]
+    rank = ~rank if falls else rank
+    return _FIRST if at < 0 and field == 0 else rank
+
+
+@kernel("int64(int64[:, ::1], int64, int64[:, ::1], int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64)")
+def take_groups(window, first_place, spans, keys, at, falls, bound, known, groups, have):
+    """Write the groups of a window behind `have` others: those whose word `at`, or number of key k if it is -1 - k, is not beyond a bound.
+    With `falls` what is greater comes first, and all are told by their complement. Returns how many there are."""
+    masks = np.empty(keys, np.int64)
+    for k in range(keys):
+        masks[k] = 1
+        while masks[k] <= spans[k, GREATEST_NUMBER] - spans[k, LEAST_NUMBER] + 1:
+            masks[k] *= 2
+        masks[k] -= 1
+    key = max(-1 - at, 0)
+    least = spans[key, LEAST_NUMBER] - 1
+    shift = spans[key, SHIFT]
+    mask = masks[key]
     for first in range(0, window.shape[0], _NEAR):
         near = min(_NEAR, window.shape[0] - first)
         some = np.int64(0)
         for i in range(first, first + near):
-            rank = number + i if at < 0 else window[i, at]
-            rank = ~rank if falls else rank
+            rank = _rank(window, i, first_place + i, at, least, shift, mask, falls)
             some |= np.int64(window[i, ROWS_AT] > 0) & np.int64(rank <= bound)
         if not some:
             continue
         for i in range(first, first + near):
-            rank = number + i if at < 0 else window[i, at]
-            rank = ~rank if falls else rank
-            if window[i, ROWS_AT] > 0 and rank <= bound:
-                known[have, 0] = number + i
-                known[have, 1] = bits
+            if window[i, ROWS_AT] > 0 and _rank(window, i, first_place + i, at, least, shift, mask, falls) <= bound:
+                known[have, keys] = 0
+                for k in range(keys):
+                    field = ((first_place + i) >> spans[k, SHIFT]) & masks[k]
+                    known[have, k] = spans[k, LEAST_NUMBER] - 1 + field if field else 0
+                    known[have, keys] |= np.int64(field == 0) << k
                 for w in range(window.shape[1]):
                     groups[have, w] = window[i, w]
                 have += 1
