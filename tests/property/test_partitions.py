@@ -13,6 +13,7 @@ import pytest
 
 import tidewheel as tw
 from tests.conftest import examples
+from tests.integration.owners import OwnerProcess
 from tests.property.test_groups import COLUMNS, CONDITIONS, NUMBERS, _assert_same, _duck_says, _plain, filled, nothing_left_behind  # noqa: F401
 from tidewheel.model.query import Query
 from tidewheel.read import two_threads
@@ -60,9 +61,9 @@ class Spy:
 def spy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spy]:
     """Few rows and few groups are enough, and numbers may be far apart."""
     monkeypatch.setattr(planning, "LEAST_ROWS", 1)
-    monkeypatch.setattr(planning, "SINGLE", 0.0)
     monkeypatch.setattr(planning, "RUN", 1 << 20)
-    monkeypatch.setattr(planning, "WINDOWED", 0)
+    monkeypatch.setattr(planning, "MANY", 0)
+    monkeypatch.setattr(planning, "MANY_IN_WINDOW", 0)
     monkeypatch.setattr(planning, "APART", 1 << 62)
     yield Spy(monkeypatch)
 
@@ -190,6 +191,26 @@ def test_many_groups_of_rows_at_rest_and_in_memory(tmp_path: Any, monkeypatch: p
         monkeypatch.setattr(planning, "RUN", 0)
         assert wh.sql(said.format("t")).to_arrow().num_rows == expected.num_rows
         assert spy.answered == 3 and spy.asked == 5  # their rows stand together, as it were
+
+
+def test_an_attached_process_gets_all_parts_of_an_answer(tmp_path: Any) -> None:
+    n = planning.LEAST_ROWS + 1000
+    numbers = np.random.default_rng(8).permutation(n).astype(np.int32) // 2
+    schema = pa.schema([("k", pa.int32()), ("ts", pa.timestamp("us")), ("id", pa.int32())])
+    columns = [np.arange(n) % 100, np.arange(n) + 10**15, numbers]
+    rows = pa.table([pa.array(one).cast(field.type) for one, field in zip(columns, schema, strict=True)], schema=schema)
+    with OwnerProcess() as owner:
+        owner.open(tmp_path / "wh")
+        with tw.open(tmp_path / "wh") as attached:
+            attached.create_table("t", schema, time="ts", key="k").insert(rows)
+            result = attached.table("t").query(aggregate={"n": "count(*)", "s": "min(k)"}, group_by=["id"])
+            batches = list(result)
+            found = pa.Table.from_batches(batches)
+            assert len(batches) > 1 and found.num_rows == -(-n // 2)
+            assert found["n"].value_counts().to_pylist()[0] == {"values": 2, "counts": n // 2}
+            order = "ORDER BY n, id DESC LIMIT 3"
+            ours = attached.sql(f"SELECT id, count(*) AS n, sum(k) AS s FROM t GROUP BY id {order}").to_arrow()
+            assert ours.equals(duck_asked(rows, f"SELECT id, count(*) AS n, sum(k) AS s FROM given GROUP BY id {order}").cast(ours.schema))
 
 
 def duck_asked(given: pa.Table, said: str) -> pa.Table:

@@ -67,7 +67,9 @@ def divided(
         return None
     for number, one in enumerate(portions):
         made.add(one, number == 0, watch)
-    return made.found(order, limit, watch)
+    found = made.found(order, limit, watch)
+    watch.held = held + sum(batch.nbytes for batch in found)
+    return found
 
 
 class Partitions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from functools import partial
 
@@ -36,11 +35,8 @@ LOOKS, LOOK = 1 << 10, 16
 RUN = 8
 """Rows of a group that stand together, on the average, from which on one look finds the group of many."""
 
-SINGLE = 0.85
-"""Of the groups of a sample, the part that is there but once from which on they are too many to be found one by one."""
-
-WINDOWED = 1 << 18
-"""Groups from which on that is so even where they have one window."""
+MANY, MANY_IN_WINDOW = 100_000, 250_000
+"""Groups, as far as a sample tells, from which on they are too many to be found one by one: by a hash, and where they have one window."""
 
 APART = 8
 """Places of keys, at most, for each row."""
@@ -55,6 +51,8 @@ _NARROW = (INT8, INT16, INT32, UINT8, UINT16, BOOL)
 _PLAIN_FOLDS = frozenset((layout.SUM_NARROW, layout.SUM_WIDE, layout.SUM_REAL, layout.LEAST, layout.GREATEST))
 _MOST_BITS = 16
 """Of a place in a window."""
+_CHANCE = 3
+"""More rows of groups that are seen twice there may well be: so few rows never tell of many groups."""
 _LONGEST = 48
 """Bits of a place, before the last key."""
 _MOST_KEYS = _MOST_FLAGS = 8
@@ -106,7 +104,7 @@ def planned(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Plan | 
     if groups is None:
         return None
     ends = _ends(scan, of, watch)
-    if ends is None or groups < WINDOWED and sum(map(_width, ends)) <= layout.WINDOW_BITS:
+    if ends is None or groups < MANY_IN_WINDOW and sum(map(_width, ends)) <= layout.WINDOW_BITS:
         return None
     made = _by_place(scan, of, ends) or _by_hash(scan, of, groups)
     return None if made.flags > _MOST_FLAGS else made
@@ -169,8 +167,8 @@ def _stored(scan: Scan, of: Grouping, hashed: bool) -> Numbers:
 
 
 def _groups(scan: Scan, of: Grouping, program: Program, watch: Watch) -> int | None:
-    """About how many groups there are, at most one for each row; None if rows are few where the program is true, or most are of groups that
-    a sample sees twice, or stand together."""
+    """About how many groups there are, at most one for each row; None if rows are few where the program is true, or groups are few, or
+    their rows stand together."""
     columns = scan.planner.columns(list(dict.fromkeys([*(key.column for key in of.keys), *program.reads])))
     sample, hashes = _sample(scan), list[Numbers]()
     for here, segments in parts_of(sample, columns, MOST_ROWS, watch):
@@ -186,17 +184,16 @@ def _groups(scan: Scan, of: Grouping, program: Program, watch: Watch) -> int | N
         return None
     alike = np.zeros(len(seen) + 1, np.bool_)
     alike[1:-1] = seen[1:] == seen[:-1]
-    single = np.count_nonzero(~alike[1:] & ~alike[:-1]) / max(len(seen), 1)
-    if single < SINGLE:
-        return None
-    return int(min(rows, -len(seen) / math.log(single) if 0 < single < 1 else rows))
+    more = int(np.count_nonzero(alike[1:] | alike[:-1]))
+    groups = min(rows, len(seen) ** 2 // (more + _CHANCE))
+    return None if groups < MANY else groups
 
 
 def _sample(scan: Scan) -> Scan:
     """Some of the rows, from all over."""
     segments = scan.found.segments
     ends = np.cumsum(segments[:, 2])
-    firsts = np.unique(np.linspace(0, int(ends[-1]) - 1, LOOKS).astype(np.int64))
+    firsts = np.arange(0, int(ends[-1]), max(1, int(ends[-1]) // LOOKS))
     at = np.searchsorted(ends, firsts, side="right")
     some = segments[at]
     some[:, 1] += firsts - (ends[at] - some[:, 2])
