@@ -22,14 +22,18 @@ from tidewheel.read.two_threads import both
 k = later("tidewheel.read.groups.partitions.kernels")
 
 
+_APART = 72
+"""Rows of a chunk between the beginnings of one chain and the next."""
+
+
 class DividedRows:
     """Room for so many rows. What it takes of memory that is never written to is counted, too."""
 
     def __init__(self, of: Grouping, plan: Plan, program: Program, rows: int, watch: Watch) -> None:
         """Raises LimitError if there is not so much memory."""
         self._of, self._plan, self._program = of, plan, program
-        self._side_chunks = plan.partitions + 1 + -(-rows // 2) // parts.CHUNK
-        """Of a half: those that are begun, one for each chain, and those that are full."""
+        self._side_chunks = 2 * plan.partitions + 1 + -(-rows // 2) // parts.CHUNK
+        """Of a half: those that are begun, two for each chain, and those that are full."""
         room = 2 * self._side_chunks * parts.CHUNK
         watch.take(room * plan.row_bytes)
         self.sides: Numbers = np.zeros((2, parts.CHAIN, plan.partitions), np.int64)
@@ -42,8 +46,10 @@ class DividedRows:
     def fill(self, scan: Scan, watch: Watch) -> None:
         """Put the rows of a scan into their partitions, in place of those that were there: half of them by another thread."""
         for number, side in enumerate(self.sides):
-            side[parts.HEAD] = side[parts.TAIL] = number * self._side_chunks + np.arange(side.shape[1])
-            side[parts.NEXT] = side[parts.HEAD] * parts.CHUNK
+            chunks = np.arange(side.shape[1])
+            side[parts.TAIL] = number * self._side_chunks + chunks
+            # not all at the beginning of a chunk, or what is written to next would have but few places in a cache
+            side[parts.HEAD] = side[parts.NEXT] = side[parts.TAIL] * parts.CHUNK + chunks * _APART % parts.CHUNK
         sides = cut(scan, -(-scan.found.rows // 2))
         both([partial(self._divide, number, side) for number, side in enumerate(sides)], watch)
 

@@ -40,11 +40,11 @@ def rows_in(p, sides, links):
     """Rows of a partition."""
     rows = np.int64(0)
     for side in range(sides.shape[0]):
-        chunk = sides[side, HEAD, p]
-        while chunk != sides[side, TAIL, p]:
-            rows += CHUNK
-            chunk = links[chunk]
-        rows += sides[side, NEXT, p] - chunk * CHUNK
+        at = sides[side, HEAD, p]
+        while at // CHUNK != sides[side, TAIL, p]:
+            rows += CHUNK - at % CHUNK
+            at = links[at // CHUNK] * CHUNK
+        rows += sides[side, NEXT, p] - at
     return rows
 
 
@@ -129,18 +129,18 @@ def add_up(p, sides, links, slots, narrow, wide, bits, stored, values, keys, fol
     nulls = np.empty(CHUNK, np.uint8)
     kept_slots = np.empty(CHUNK, np.int32)
     for side in range(sides.shape[0]):
-        chunk = sides[side, HEAD, p]
+        at = sides[side, HEAD, p]
         while True:
-            at = chunk * CHUNK
+            chunk = at // CHUNK
             is_last = chunk == sides[side, TAIL, p]
-            n = sides[side, NEXT, p] - at if is_last else np.int64(CHUNK)
+            n = (sides[side, NEXT, p] if is_last else (chunk + 1) * CHUNK) - at
             for i in range(n):
                 slot[i] = np.int32(slots[at + i])
             if n:
                 add_chunk(at, n, slot, narrow, wide, bits, stored, values, keys, folds, window, room, nulls, kept_slots)
             if is_last:
                 break
-            chunk = links[chunk]
+            at = links[chunk] * CHUNK
 
 
 @kernel(
@@ -158,11 +158,11 @@ def add_hashed(p, sides, links, narrow, wide, bits, stored, values, keys, folds,
     kept_slots = np.empty(CHUNK, np.int32)
     state[COUNT] = 0
     for side in range(sides.shape[0]):
-        chunk = sides[side, HEAD, p]
+        at = sides[side, HEAD, p]
         while True:
-            at = chunk * CHUNK
+            chunk = at // CHUNK
             is_last = chunk == sides[side, TAIL, p]
-            n = sides[side, NEXT, p] - at if is_last else np.int64(CHUNK)
+            n = (sides[side, NEXT, p] if is_last else (chunk + 1) * CHUNK) - at
             some_null = np.int64(0)
             null_bits[:n] = 0
             for k in range(keys):
@@ -177,7 +177,7 @@ def add_hashed(p, sides, links, narrow, wide, bits, stored, values, keys, folds,
                 add_chunk(at, n, slot, narrow, wide, bits, stored, values, keys, folds, groups, room, nulls, kept_slots)
             if is_last:
                 break
-            chunk = links[chunk]
+            at = links[chunk] * CHUNK
     return DONE
 
 
