@@ -40,7 +40,7 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answered = self.asked = self.portions = self.batches = 0
-        made, added = gathering.divided, dividing.Partitions.add
+        made, added = gathering.divided, dividing.DividedGroups.add
 
         def divided(*given: Any) -> Any:
             self.asked += 1
@@ -54,7 +54,7 @@ class Spy:
             added(one, scan, anew, watch)
 
         monkeypatch.setattr(gathering, "divided", divided)
-        monkeypatch.setattr(dividing.Partitions, "add", add)
+        monkeypatch.setattr(dividing.DividedGroups, "add", add)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_groups_by_partitions_end_when_they_are_cancelled(
     asked: dict[str, Any] = {"aggregate": {"n": "count(*)"}, "group_by": ["i2"]}
     with pytest.raises(tw.LimitError, match="timeout"):
         wh.table("whole").query(**asked, timeout=0).to_arrow()
-    for of, where in ((rows_divided.DividedRows, "_divide"), (near_groups.Windows, "_add")):
+    for of, where in ((rows_divided.DividedRows, "_divide"), (near_groups.NearWindows, "_add")):
         result = wh.table("whole").query(**asked)
         plain, times = getattr(of, where), 0
 

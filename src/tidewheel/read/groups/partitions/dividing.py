@@ -27,8 +27,8 @@ from tidewheel.read.groups.group_columns import answer, may_fail, those_first
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.left_to_duck import take
 from tidewheel.read.groups.lowering import Numbers
-from tidewheel.read.groups.partitions.near_groups import NearGroups, Tables, Windows
-from tidewheel.read.groups.partitions.planning import Plan, planned
+from tidewheel.read.groups.partitions.near_groups import NearGroups, NearTables, NearWindows
+from tidewheel.read.groups.partitions.planning import DividingPlan, planned
 from tidewheel.read.groups.partitions.ranks import ANY, rank_of
 from tidewheel.read.groups.partitions.rows_divided import DividedRows
 from tidewheel.read.groups.texts_found import Texts
@@ -61,7 +61,7 @@ def divided(
             portions = list(cut(scan, portion))
             watch.take(8 * plan.partitions * (len(of.empty) << plan.shift))
             kept = np.empty((plan.partitions, 1 << plan.shift, len(of.empty)), np.int64)
-        made = Partitions(of, plan, DividedRows(of, plan, program, min(rows, portion), watch), kept)
+        made = DividedGroups(of, plan, DividedRows(of, plan, program, min(rows, portion), watch), kept)
     except LimitError:  # groups that are found one by one may take less, or else are left to DuckDB
         watch.held = held
         return None
@@ -72,10 +72,10 @@ def divided(
     return found
 
 
-class Partitions:
+class DividedGroups:
     """The rows of a query by partitions, and then their groups."""
 
-    def __init__(self, of: Grouping, plan: Plan, rows: DividedRows, kept: Numbers | None) -> None:
+    def __init__(self, of: Grouping, plan: DividingPlan, rows: DividedRows, kept: Numbers | None) -> None:
         self._of, self._plan, self._rows, self._kept = of, plan, rows, kept
 
     def add(self, scan: Scan, anew: bool, watch: Watch) -> None:
@@ -98,13 +98,13 @@ class Partitions:
             yield p
 
     def _keep(self, numbers: Iterator[int], anew: bool, watch: Watch) -> None:
-        windows = Windows(self._rows, self._of, self._plan, watch, self._kept)
+        windows = NearWindows(self._rows, self._of, self._plan, watch, self._kept)
         for p in self._left(numbers, watch):
             windows.add_to_kept(p, anew)
 
     def _near(self, watch: Watch) -> NearGroups:
         of, plan = self._of, self._plan
-        return Tables(self._rows, of, plan, watch) if plan.hashed else Windows(self._rows, of, plan, watch, self._kept)
+        return NearTables(self._rows, of, plan, watch) if plan.hashed else NearWindows(self._rows, of, plan, watch, self._kept)
 
     def _take(self, numbers: Iterator[int], order: Sequence[OrderTerm], limit: int | None, watch: Watch) -> list[pa.RecordBatch]:
         of, near = self._of, self._near(watch)

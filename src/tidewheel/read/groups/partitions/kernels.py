@@ -33,7 +33,7 @@ from tidewheel.read.groups.group_layout import (
     SEGMENT,
     UNSURE,
 )
-from tidewheel.read.groups.lowering import INT32
+from tidewheel.read.groups.lowering import FLOAT64, INT32, INT64
 from tidewheel.read.groups.numbers.kernels import bring, ends, mark_nulls, take_steps
 from tidewheel.read.groups.partitions.partition_layout import CHUNK, NARROW_AT, NEXT, NULL_BIT, TAIL, USED, WIDE_AT
 from tidewheel.read.groups.slots.kernels import mixed, pack
@@ -236,7 +236,11 @@ def divide(
                         flags[i] |= nulls[i] << np.uint8(bit)
             if stored[v, NARROW_AT] < 0 and stored[v, WIDE_AT] < 0:
                 continue
-            if v >= keys and _made(row, values[v], steps, straight, first, places, n, nulls, count, found):
+            kind = values[v, KIND]
+            as_it_lies = v >= keys and straight and not count and values[v, FIRST_STEP] == values[v, BEHIND_STEPS]
+            if as_it_lies and (kind == INT64 or kind == FLOAT64):
+                given = view(row[values[v, COLUMN] + VALUES] + 8 * first, n, np.int64)
+            elif v >= keys and _made(row, values[v], steps, straight, first, places, n, nulls, count, found):
                 return UNSURE
             if stored[v, NARROW_AT] >= 0:
                 few = narrow[stored[v, NARROW_AT]]

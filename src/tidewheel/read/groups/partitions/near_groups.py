@@ -12,7 +12,7 @@ from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.left_to_duck import take
 from tidewheel.read.groups.lowering import Numbers
-from tidewheel.read.groups.partitions.planning import Plan
+from tidewheel.read.groups.partitions.planning import DividingPlan
 from tidewheel.read.groups.partitions.ranks import Rank
 from tidewheel.read.groups.partitions.rows_divided import DividedRows
 from tidewheel.read.limits import Watch
@@ -28,15 +28,15 @@ class NearGroups(Protocol):
         """Write the groups of a partition whose rank is not beyond a bound behind `have` others. Returns how many there are then."""
 
 
-def window_of(of: Grouping, plan: Plan) -> Numbers:
+def window_of(of: Grouping, plan: DividingPlan) -> Numbers:
     """A window of groups without rows."""
     return np.tile(of.empty, (1 << plan.shift, 1))
 
 
-class Windows:
+class NearWindows:
     """Groups by the place of their number in a window. `kept`: the windows of all partitions, with what came before."""
 
-    def __init__(self, rows: DividedRows, of: Grouping, plan: Plan, watch: Watch, kept: Numbers | None) -> None:
+    def __init__(self, rows: DividedRows, of: Grouping, plan: DividingPlan, watch: Watch, kept: Numbers | None) -> None:
         self._rows, self._of, self._plan, self._kept = rows, of, plan, kept
         take(watch, 16 * (len(of.empty) << plan.shift))
         self._empty = window_of(of, plan)
@@ -71,10 +71,10 @@ class Windows:
         )  # fmt: skip
 
 
-class Tables:
+class NearTables:
     """Groups by a hash of their keys, in a table of each partition's own."""
 
-    def __init__(self, rows: DividedRows, of: Grouping, plan: Plan, watch: Watch) -> None:
+    def __init__(self, rows: DividedRows, of: Grouping, plan: DividingPlan, watch: Watch) -> None:
         self._rows, self._of, self._plan, self._watch = rows, of, plan, watch
         self._state: Numbers = np.zeros(layout.STATE, np.int64)
         self._state[layout.SEED] = secrets.randbits(62)

@@ -61,7 +61,7 @@ _ENTRY = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DividingPlan:
     """How rows are put into partitions, and what is kept of each."""
 
     groups: int
@@ -95,7 +95,7 @@ class Plan:
         return 4 * self.narrow + 8 * self.wide + (self.flags > 0) + (0 if self.hashed else 2)
 
 
-def planned(scan: Scan, of: Grouping, program: Program, watch: Watch) -> Plan | None:
+def planned(scan: Scan, of: Grouping, program: Program, watch: Watch) -> DividingPlan | None:
     """None if partitions do not pay, or cannot have these groups."""
     found = scan.found
     if found.rows < LEAST_ROWS or found.near < len(found.pieces) or not _is_plain(of):
@@ -117,7 +117,7 @@ def _is_plain(of: Grouping) -> bool:
     )  # fmt: skip
 
 
-def _by_place(scan: Scan, of: Grouping, ends: list[tuple[int, int]]) -> Plan | None:
+def _by_place(scan: Scan, of: Grouping, ends: list[tuple[int, int]]) -> DividingPlan | None:
     """Partitions of a window each, where all numbers have a place, and a null one before them; None if that takes too many."""
     spans: Numbers = np.zeros((len(ends), layout.SPAN), np.int64)
     places, last = 1, 0
@@ -133,7 +133,7 @@ def _by_place(scan: Scan, of: Grouping, ends: list[tuple[int, int]]) -> Plan | N
         shift += 1
     if last >= APART * scan.found.rows or last >> shift >= MOST_PARTITIONS:
         return None
-    return Plan(min(scan.found.rows, last + 1), False, 0, spans, shift, (last >> shift) + 1, _stored(scan, of, False))
+    return DividingPlan(min(scan.found.rows, last + 1), False, 0, spans, shift, (last >> shift) + 1, _stored(scan, of, False))
 
 
 def _width(ends: tuple[int, int]) -> int:
@@ -141,12 +141,12 @@ def _width(ends: tuple[int, int]) -> int:
     return (ends[1] - ends[0] + 1).bit_length()
 
 
-def _by_hash(scan: Scan, of: Grouping, groups: int) -> Plan:
+def _by_hash(scan: Scan, of: Grouping, groups: int) -> DividingPlan:
     """Partitions of as many groups as have their words and their part of a table in the cache."""
     each = 8 * (len(of.keys) + 1 + len(of.empty) + _ENTRY)
     bits = min(max(groups * each // WINDOW_BYTES, 1), MOST_PARTITIONS - 1).bit_length()
     spans: Numbers = np.zeros((len(of.keys), layout.SPAN), np.int64)
-    return Plan(groups, True, secrets.randbits(62), spans, 64 - bits, 1 << bits, _stored(scan, of, True))
+    return DividingPlan(groups, True, secrets.randbits(62), spans, 64 - bits, 1 << bits, _stored(scan, of, True))
 
 
 def _stored(scan: Scan, of: Grouping, hashed: bool) -> Numbers:

@@ -13,7 +13,7 @@ from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
 from tidewheel.read.groups.lowering import Numbers
 from tidewheel.read.groups.partitions import partition_layout as parts
-from tidewheel.read.groups.partitions.planning import MOST_ROWS, Plan
+from tidewheel.read.groups.partitions.planning import MOST_ROWS, DividingPlan
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import cut, parts_of
@@ -29,7 +29,7 @@ _APART = 72
 class DividedRows:
     """Room for so many rows. What it takes of memory that is never written to is counted, too."""
 
-    def __init__(self, of: Grouping, plan: Plan, program: Program, rows: int, watch: Watch) -> None:
+    def __init__(self, of: Grouping, plan: DividingPlan, program: Program, rows: int, watch: Watch) -> None:
         """Raises LimitError if there is not so much memory."""
         self._of, self._plan, self._program = of, plan, program
         self._side_chunks = 2 * plan.partitions + 1 + -(-rows // 2) // parts.CHUNK
