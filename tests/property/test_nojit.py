@@ -13,6 +13,7 @@ from tests.conftest import SOAK
 
 SCRIPT = """
 import random, sys, warnings
+from collections import Counter
 import numpy as np
 import pyarrow as pa
 warnings.simplefilter("ignore", RuntimeWarning)  # int64 and uint64 wrap around; NumPy's scalars say so, machine code does not
@@ -22,6 +23,7 @@ import tidewheel as tw
 from tidewheel.model.text.kernels import byte_codes
 assert not hasattr(byte_codes, "signatures"), "compiled after all"
 from tidewheel.model.query import Query
+from tidewheel.read.groups.partitions import dividing, planning
 from tidewheel.testing.oracle import OracleTable, same_rows
 from tidewheel.testing.probe import Probe
 from tidewheel.testing.strategies import KEY, SERIAL, SIGN, TIME, BatchStream, TableCase
@@ -41,7 +43,11 @@ keys = {
 fields, key = keys[sys.argv[2]]
 case = TableCase(pa.schema(common + fields), TIME, key, "1 hour")
 stream, oracle = BatchStream(case, random.Random(1)), OracleTable(case.schema, case.time, case.key)
-rounds = 0
+rounds, planned = 0, []
+planning.LEAST_ROWS, planning.MANY, planning.MANY_IN_WINDOW, planning.RUN = 1, 0, 0, 1 << 20
+planning.APART, planning.WINDOW_BYTES = 1 << 20, 1000
+plan = dividing.planned
+dividing.planned = lambda *given: planned.append(plan(*given)) or planned[-1]
 with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, zero_copy_rows=16, indexing_servers=2)) as wh:
     table = wh.create_table("t", case.schema, time=TIME, key=key)
 
@@ -73,6 +79,19 @@ with tw.open(sys.argv[1], settings=tw.Settings(chunk_bytes=8192, leaf_rows=8, ze
             assert row["l"] in {one["h"] for one in of if one["h"] is not None and one[TIME] == best} if h else row["l"] is None
             numbers = [x for x in low if x == x]
             assert row["low"] == min(numbers) if numbers else row["low"] is None or row["low"] != row["low"]
+        asked = {"n": "count(*)", "i": f"sum({SERIAL})", "h": "min(h)", "f": "count(f)"}
+        by_sign = table.query(aggregate=asked, group_by=[SIGN]).to_pylist()
+        assert not planned[-1].hashed and len(by_sign) == len({row[SIGN] for row in rows.to_pylist()})
+        for found in by_sign:
+            of = [row for row in rows.to_pylist() if row[SIGN] == found[SIGN]]
+            known = [row["h"] for row in of if row["h"] is not None]
+            assert found["n"] == len(of) and found["i"] == sum(row[SERIAL] for row in of) and found["h"] == min(known, default=None)
+            assert found["f"] == sum(row["f"] is not None for row in of)
+        far = [f"{SERIAL} * 10000000000 AS far", "h AS g"]
+        by_serial = table.query(aggregate={"n": "count(*)", "h": "max(h)"}, group_by=far).to_pylist()
+        assert planned[-1].hashed and all(row["h"] == row["g"] for row in by_serial)
+        counted = {(row["far"] // 10**10, row["g"]): row["n"] for row in by_serial}
+        assert len(counted) == len(by_serial) and counted == Counter((row[SERIAL], row["h"]) for row in rows.to_pylist())
         for after, upto in ((0, oracle.generation), (0, 1), (2, 7), (9, 23), (23, oracle.generation)):
             if upto < Probe(table).version.horizon:
                 continue  # chunks have left with what was replaced

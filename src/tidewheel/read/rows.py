@@ -237,12 +237,18 @@ def split(segments: Matrix, size: int) -> Iterator[Matrix]:
 
 def halved(scan: Scan) -> tuple[Scan, Scan]:
     """A scan of the first half of the rows, and one of the second."""
-    found = scan.found
-    first, second = split(found.segments, -(-found.rows // 2))
-    return _part(scan, first), _part(scan, second)
+    first, second = cut(scan, -(-scan.found.rows // 2))
+    return first, second
 
 
-def _part(scan: Scan, segments: Matrix) -> Scan:
+def cut(scan: Scan, size: int) -> Iterator[Scan]:
+    """Scans of at most `size` rows each, one after the other."""
+    for segments in split(scan.found.segments, size):
+        yield part_of(scan, segments)
+
+
+def part_of(scan: Scan, segments: Matrix) -> Scan:
+    """A scan of some of the rows."""
     found = replace(scan.found, segments=segments, rows=int(segments[:, 2].sum()), doubtful=int(np.count_nonzero(segments[:, 3])))
     return Scan(scan.planner, found, scan.keys, scan.time, scan.check, scan.damage)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tidewheel.env.steps import Step
@@ -33,6 +33,14 @@ class _Half:
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def both(steps: Sequence[Callable[[Watch], T]], watch: Watch) -> list[T]:
+    """One step or two: at once, if there are two and the cores for them."""
+    if len(steps) < 2 or cores() < 2:
+        return [step(watch) for step in steps]
+    first, second = steps
+    return list(halves(first, second, watch))
 
 
 def halves(first: Callable[[Watch], T], second: Callable[[Watch], T], watch: Watch) -> tuple[T, T]:

@@ -37,6 +37,8 @@ def kernels() -> list[Any]:
     import tidewheel.read.groups.joining.kernels
     import tidewheel.read.groups.kernels
     import tidewheel.read.groups.numbers.kernels
+    import tidewheel.read.groups.partitions.kernels
+    import tidewheel.read.groups.partitions.windows.kernels
     import tidewheel.read.groups.slots.kernels
     import tidewheel.read.groups.sums.kernels
     import tidewheel.read.groups.texts.kernels

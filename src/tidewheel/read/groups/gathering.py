@@ -14,6 +14,7 @@ from tidewheel.read.filters.program import NO_PROGRAM, Program
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.groups_found import Groups
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
+from tidewheel.read.groups.partitions.dividing import divided
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import halved, parts_of, rows_of
@@ -36,7 +37,8 @@ def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch
     asked = boxed or program or NO_PROGRAM
     try:
         order, limit = pipeline.wanted_first
-        yield of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)
+        found = None if boxed is not None else divided(scan, of, asked, order, limit, watch)
+        yield from [of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)] if found is None else found
     except LeftToDuckError:
         watch.held = held
         made = Aggregation(scan.planner, pipeline.query, watch)

@@ -28,17 +28,25 @@ _TOLD_APART = 1 << 13
 
 def answer(of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
     """The keys of each group and what it comes to, in any order. Groups that are not among the first `limit` may be left out."""
-    if limit is not None and len(words) > _TOLD_APART + 2 * limit and not any(map(_may_fail, of.aggregates)):
-        numbers = {name: n for n, name in enumerate(of.schema.names)}
-        places = foremost(lambda name: _column(of, numbers[name], known, words, texts), len(words), order, limit)
-        if places is not None:
-            known, words = known[places], words[places]
+    if limit is not None:
+        known, words = those_first(of, known, words, texts, order, limit)
     return pa.RecordBatch.from_arrays([_column(of, n, known, words, texts) for n in range(len(of.schema))], schema=of.schema)
 
 
-def _may_fail(aggregate: Aggregate) -> bool:
+def those_first(
+    of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int
+) -> tuple[Numbers, Numbers]:
+    """The groups without those, if they are many, that are not among the first `limit`."""
+    if len(words) <= _TOLD_APART + 2 * limit or may_fail(of):
+        return known, words
+    numbers = {name: n for n, name in enumerate(of.schema.names)}
+    places = foremost(lambda name: _column(of, numbers[name], known, words, texts), len(words), order, limit)
+    return (known, words) if places is None else (known[places], words[places])
+
+
+def may_fail(of: Grouping) -> bool:
     """Whether a group that is not shown can be an error, or a reason to leave all of them to DuckDB."""
-    return aggregate.what in DEVIATIONS or bool(aggregate.cast)
+    return any(aggregate.what in DEVIATIONS or bool(aggregate.cast) for aggregate in of.aggregates)
 
 
 def _column(of: Grouping, n: int, known: Numbers, words: Numbers, texts: Texts) -> pa.Array:
