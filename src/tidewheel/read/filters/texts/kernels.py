@@ -223,7 +223,7 @@ def _short_ones(ends, texts, table, last, words, sizes):
     return count
 
 
-@kernel("void(int64, int64, int64, int64, int64, int64, uint32[::1], int64, uint8[::1])")
+@kernel("void(int64, int64, int64, int64, int64, int64, uint32[::1], int64, uint8[::1])", makes_arrays=True)
 def listed(offsets, data, wide, end, given, row, places, n, mask):
     """mask = whether each of n texts is in a list: `given` is the address of what step_codes.py says of it."""
     what = view(given, 5, np.int64)

@@ -66,7 +66,9 @@ def _made(row, value, steps, straight, first, places, n, nulls, count, out):
     return take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], out, n, 0)
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[::1])")
+@kernel(
+    "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[::1])", makes_arrays=True
+)
 def some_hashes(pieces, segments, program, values, keys, steps, state, out):
     """Hashes of the keys of rows, of which `out` has room for all. Returns how many rows there are, or -1 if a step is not sure."""
     places = np.empty(ROOM, np.uint32)
@@ -105,7 +107,7 @@ def _near_ends(values, both):
     both[1] = greatest
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])", makes_arrays=True)
 def number_ends(pieces, segments, program, value, steps, state, both):
     """Widen `both`, the least and the greatest number of a key, to those of more rows. Returns why it stops: DONE or UNSURE."""
     places = np.empty(ROOM, np.uint32)
@@ -158,7 +160,8 @@ def _take_places(to, n, nexts, tails, links, used):
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64, int64,"
-    " int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[::1], uint16[::1], int32[:, ::1], int64[:, ::1], uint8[::1])"
+    " int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[::1], uint16[::1], int32[:, ::1], int64[:, ::1], uint8[::1])",
+    makes_arrays=True,
 )
 def divide(
     pieces, segments, program, values, keys, steps, stored, state, hashed, seed, spans, shift, chains, links, used, slots, narrow,

@@ -141,7 +141,7 @@ def lay_out(numbers, n, arena, texts, ends, out):
     return total
 
 
-@kernel("int64(uint8[::1], int64[:, ::1], int64, int64[::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
+@kernel("int64(uint8[::1], int64[:, ::1], int64, int64[::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1])", makes_arrays=True)
 def intern_others(other_arena, others, n, state, arena, texts, table, out):
     """The numbers of n texts that were given others elsewhere; there is room for all of them. Returns 1 if too many have one hash."""
     seed = np.uint64(state[TEXT_SEED])

@@ -82,7 +82,7 @@ def add_chunk(at, n, slots, narrow, wide, bits, stored, values, keys, folds, gro
     found = room[0]
     kept = room[1]
     coded = room[2]
-    starts = kept_slots  # there are none
+    starts = kept_slots  # there are none, nor places of groups that are near each other
     counting = np.int64(1)
     for v in range(keys, values.shape[0]):
         value = values[v]
@@ -99,7 +99,7 @@ def add_chunk(at, n, slots, narrow, wide, bits, stored, values, keys, folds, gro
         m = n
         given_slots = slots
         if count:
-            m = without_nulls(given, nulls, slots, n, value[NULLS_AT], groups, kept, kept_slots)
+            m = without_nulls(given, nulls, slots, slots, n, value[NULLS_AT], groups, kept, kept_slots, kept_slots)
             given = kept
             given_slots = kept_slots
         if m == 0 or first == behind:
@@ -112,15 +112,16 @@ def add_chunk(at, n, slots, narrow, wide, bits, stored, values, keys, folds, gro
                     ordered = coded
                     break
         both_ways = np.int64(counting and not count)
-        left = add_values(given, ordered, given_slots, m, starts, 0, folds, first, behind, both_ways, groups)
+        left = add_values(given, ordered, given_slots, m, starts, 0, slots, slots, 0, coded, folds, first, behind, both_ways, groups)
         counting = left if both_ways else counting
     if counting:
-        count_rows(slots, n, starts, 0, groups)
+        count_rows(slots, n, starts, 0, slots, slots, 0, coded, groups)
 
 
 @kernel(
     "void(int64, int64[:, :, ::1], int64[::1], uint16[::1], int32[:, ::1], int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64,"
-    " int64[:, ::1], int64[:, ::1])"
+    " int64[:, ::1], int64[:, ::1])",
+    makes_arrays=True,
 )
 def add_up(p, sides, links, slots, narrow, wide, bits, stored, values, keys, folds, window):
     """Add the rows of a partition to its window."""
@@ -145,7 +146,8 @@ def add_up(p, sides, links, slots, narrow, wide, bits, stored, values, keys, fol
 
 @kernel(
     "int64(int64, int64[:, :, ::1], int64[::1], int32[:, ::1], int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64,"
-    " int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    " int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])",
+    makes_arrays=True,
 )
 def add_hashed(p, sides, links, narrow, wide, bits, stored, values, keys, folds, state, table, known, groups, empty):
     """Make the groups of a partition's rows, for all of which there is room, with an empty table. Returns why it stops: DONE or UNLUCKY."""
@@ -190,7 +192,7 @@ def _rank(window, i, place, at, least, shift, mask, falls):
     return _FIRST if at < 0 and field == 0 else rank
 
 
-@kernel("int64(int64[:, ::1], int64, int64[:, ::1], int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64)")
+@kernel("int64(int64[:, ::1], int64, int64[:, ::1], int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64)", makes_arrays=True)
 def take_groups(window, first_place, spans, keys, at, falls, bound, known, groups, have):
     """Write the groups of a window behind `have` others: those whose word `at`, or number of key k if it is -1 - k, is not beyond a bound.
     With `falls` what is greater comes first, and all are told by their complement. Returns how many there are."""
