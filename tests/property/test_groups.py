@@ -381,9 +381,9 @@ def test_groups_have_limits_and_end_when_they_are_cancelled(filled: tuple[tw.War
     monkeypatch.setattr(gathering, "MOST_ROWS", 100)
     parts, plain = 0, gathering.parts_of
 
-    def some(*given: Any) -> Iterator[Any]:
+    def some(*given: Any, **named: Any) -> Iterator[Any]:
         nonlocal parts
-        for part in plain(*given):
+        for part in plain(*given, **named):
             parts += 1
             result.cancel()
             yield part
