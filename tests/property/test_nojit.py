@@ -134,3 +134,41 @@ def test_kernels_as_plain_python(tmp_path: Path, key: str) -> None:
         timeout=120,
     )
     assert done.returncode == 0 and done.stdout.strip().endswith("same"), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+UNLUCKY = """
+import sys, warnings
+import numpy as np
+import pyarrow as pa
+warnings.simplefilter("ignore", RuntimeWarning)
+import tidewheel as tw
+from tidewheel.read.groups import gathering, groups_found
+from tidewheel.read.groups.slots import kernels
+
+ROWS = 5200
+kernels._PROBES = 3  # as if many had one hash
+given_up = []
+clear = groups_found.Groups._clear
+groups_found.Groups._clear = lambda groups, why: (given_up.append(why), clear(groups, why))[1]
+gathering.SHARED_ROWS, gathering.cores = 1, lambda: int(sys.argv[2])
+n = np.arange(ROWS)
+rows = pa.table({"k": n % 2, "ts": pa.array(n, pa.timestamp("us")), "n": n * 7919})
+with tw.open(sys.argv[1]) as wh:
+    table = wh.create_table("t", rows, time="ts", key="k")
+    found = table.query(aggregate={"d": "count(DISTINCT n)"}, group_by=["k"], order_by="k").to_pylist()
+assert found == [{"k": 0, "d": ROWS // 2}, {"k": 1, "d": ROWS // 2}], found
+assert groups_found.layout.PAIRS_UNLUCKY in given_up
+print("same")
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_pairs_are_counted_though_a_table_is_given_up(tmp_path: Path, threads: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNLUCKY, str(tmp_path / "wh"), threads],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout.strip().endswith("same"), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"

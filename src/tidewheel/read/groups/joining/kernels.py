@@ -152,9 +152,10 @@ def join_pairs(others, found, numbers, counted_at, texted, at, state, table, pai
             fold = pair[0] % each
             block[0, i] = np.int64(found[pair[0] // each]) * each + fold
             block[1, i] = numbers[pair[1]] if (texted >> fold) & 1 else pair[1]
-        if in_table(block, np.int64(2), nulls, np.int64(0), n, state, table, pairs, pairs, none, hashes, slots):
-            return PAIRS_UNLUCKY
-        for p in range(before, state[COUNT]):
+        unlucky = in_table(block, np.int64(2), nulls, np.int64(0), n, state, table, pairs, pairs, none, hashes, slots)
+        for p in range(before, state[COUNT]):  # in any case: they are known next time
             groups[pairs[p, 0] // each, counted_at[pairs[p, 0] % each]] += 1
+        if unlucky:
+            return PAIRS_UNLUCKY
         at[0] += n
     return DONE
