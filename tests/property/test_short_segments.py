@@ -69,7 +69,7 @@ def test_totals_of_short_segments(seed: int) -> None:
         floats = np.array([(0.0, math.inf, -math.inf)] * len(TYPES))
         kept = [row for row in every if not filtered or row["int32"] is not None and row["int32"] > 0]
         if filtered:
-            assert fold_where(pieces, segments, program.steps, columns, found, floats) == len(kept)
+            assert fold_where(pieces, segments, program.steps, False, columns, found, floats) == len(kept)
         else:
             k.fold(pieces, segments, columns, found, floats)
         for n, (kind, type_) in enumerate(TYPES.items()):

@@ -260,9 +260,9 @@ def test_totals_are_cancelled_in_the_middle(filled: tuple[tw.Warehouse, Any], mo
     wh, _ = filled
     parts = 0
 
-    def some(*given: Any) -> Iterator[Any]:
+    def some(*given: Any, **named: Any) -> Iterator[Any]:
         nonlocal parts
-        for part in parts_of(*given):
+        for part in parts_of(*given, **named):
             parts += 1
             result.cancel()
             yield part
