@@ -39,6 +39,8 @@ _LOOKED_AT = 1 << 16
 """Rows at least that are asked at a time whether they satisfy a condition: nothing of them is copied."""
 _SHARED = 1 << 15
 """Rows from which on two threads share the copying."""
+_TURNS = 16
+"""Portions of rows that two threads take in turns. Which one takes which is always the same, and so is the order in which floats add up."""
 _FEW = 1 << 12
 """Rows that satisfy it, and wait to be copied with others."""
 
@@ -236,8 +238,9 @@ def split(segments: Matrix, size: int) -> Iterator[Matrix]:
 
 
 def halved(scan: Scan) -> tuple[Scan, Scan]:
-    """A scan of the first half of the rows, and one of the second."""
-    first, second = cut(scan, -(-scan.found.rows // 2))
+    """Two scans with half of the rows each, in turns: work that is more in one part of them than in another is shared, too."""
+    portions = list(split(scan.found.segments, -(-scan.found.rows // _TURNS)))
+    first, second = (part_of(scan, np.concatenate(portions[half::2])) for half in (0, 1))
     return first, second
 
 

@@ -15,6 +15,7 @@ from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.groups_found import Groups
 from tidewheel.read.groups.left_to_duck import LeftToDuckError
 from tidewheel.read.groups.partitions.dividing import divided
+from tidewheel.read.groups.working_room import WorkingRoom
 from tidewheel.read.limits import Watch
 from tidewheel.read.planner import Scan
 from tidewheel.read.rows import halved, parts_of, rows_of
@@ -56,16 +57,16 @@ def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.Rec
 
 def of_scan(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
     if scan.found.rows < SHARED_ROWS or cores() < 2:
-        return _gathered(scan, of, program, open_, watch)
-    first, second = halved(scan)
-    one, other = halves(partial(_gathered, first, of, program, open_), partial(_gathered, second, of, program, open_), watch)
+        return _gathered(scan, of, program, open_, WorkingRoom(len(of.keys)), watch)
+    first, second = (partial(_gathered, half, of, program, open_, WorkingRoom(len(of.keys))) for half in halved(scan))
+    one, other = halves(first, second, watch)
     one.join(other)
     return one
 
 
-def _gathered(scan: Scan, of: Grouping, program: Program, open_: bool, watch: Watch) -> Groups:
+def _gathered(scan: Scan, of: Grouping, program: Program, open_: bool, room: WorkingRoom, watch: Watch) -> Groups:
     columns = scan.planner.columns(list(dict.fromkeys([*of.reads, *program.reads])))
-    found = Groups(of, watch, program, scan.found.rows)
+    found = Groups(of, watch, program, scan.found.rows, room)
     for here, segments in parts_of(scan, columns, MOST_ROWS, watch, open_=open_):
         found.add(here.pieces, segments)
     return found

@@ -103,8 +103,8 @@ class Grouping:
             add(value.key.column, value.form, value.form.steps, value.nulls_at, own)
         for column in deciding:
             add(column, lowered(Key(column), schema), (), -1, [])
-        self.texted = int(any(row[1] == TEXT for row in rows))
-        """Some keys are texts, or some values are, that are told apart."""
+        self.texted = sum(row[1] == TEXT for row in rows)
+        """Texts among the keys, and among the values that are told apart."""
         self.paired = any(fold[0] == layout.NEW for fold in folds)
         self.value_rows: Numbers = np.array(rows, np.int64).reshape(-1, layout.VALUE)
         self.steps: Numbers = np.array(steps, np.int64).reshape(-1, 3)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidewheel.errors import LimitError
 from tidewheel.model.loading import later
-from tidewheel.read.filters.program import NO_PROGRAM, Program
+from tidewheel.read.filters.program import Program
 from tidewheel.read.foremost import OrderTerm
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.group_columns import answer
@@ -20,6 +20,7 @@ from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
 from tidewheel.read.groups.lowering import TEXT, Numbers
 from tidewheel.read.groups.text_marks import TextMarks
 from tidewheel.read.groups.texts_found import Texts
+from tidewheel.read.groups.working_room import WorkingRoom
 from tidewheel.read.limits import Watch
 
 k = later("tidewheel.read.groups.kernels")
@@ -95,8 +96,9 @@ class Slots:
 class Groups:
     """What rows come to, of each group. For one thread at a time."""
 
-    def __init__(self, of: Grouping, watch: Watch, program: Program = NO_PROGRAM, rows: int = 0) -> None:
+    def __init__(self, of: Grouping, watch: Watch, program: Program, rows: int, room: WorkingRoom) -> None:
         """`rows`: about as many will be added, as far as is known."""
+        self._room = room
         self.of = of
         self._widest = max(layout.WINDOW_BITS, min(layout.WIDEST_BITS, rows.bit_length() + layout.ROWS_BITS))
         self._watch = watch
@@ -123,7 +125,7 @@ class Groups:
             why = k.group(
                 pieces, segments, self._program.steps, of.value_rows, len(of.keys), of.steps, of.fold_rows, of.texted, state, self._window,
                 self._spans, groups.table, groups.known, groups.words, of.empty, pairs.state, pairs.table, pairs.known, texts.arena,
-                texts.known, texts.table, self._marks.bits,
+                texts.known, texts.table, self._marks.bits, self._room.wide, self._room.narrow, self._room.small,
             )  # fmt: skip
             self._watch.check()
             if why == layout.DONE:
@@ -155,7 +157,7 @@ class Groups:
             case layout.PAIRS_UNLUCKY:
                 pairs.hash(len(pairs.table))
             case layout.TEXTS_FULL:
-                texts.grow(len(self.of.value_rows) * layout.ROOM)
+                texts.grow(self.of.texted * layout.ROOM)
             case _:
                 texts.hash()
 

@@ -12,7 +12,6 @@ import numpy as np
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
 from tidewheel.model.pieces import BIT_OFFSET, VALIDITY, VALUES
-from tidewheel.read.filters.step_codes import ROOM as PROGRAM_ROOM
 from tidewheel.read.groups.blocks.kernels import next_block
 from tidewheel.read.groups.group_layout import (
     AFTER,
@@ -48,7 +47,6 @@ from tidewheel.read.groups.group_layout import (
     PIECE,
     REAL,
     RISES,
-    ROOM,
     SEEN_GREATEST,
     SEEN_LEAST,
     SEGMENT,
@@ -62,12 +60,11 @@ from tidewheel.read.groups.group_layout import (
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
 from tidewheel.read.groups.marks.kernels import mark
-from tidewheel.read.groups.near.kernels import NEAR, near_in_window, near_slots
+from tidewheel.read.groups.near.kernels import near_in_window, near_slots
 from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
 from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
-from tidewheel.read.groups.texts.asking.kernels import ASKED
 from tidewheel.read.groups.texts.kernels import bytes_of, intern
 
 
@@ -114,38 +111,38 @@ def texts_of(row, values, keys, folds, straight, first, places, n):
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int32[::1],"
     " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1],"
-    " int64[:, ::1], int64[:, ::1], uint64[:, ::1])",
-    makes_arrays=True,
+    " int64[:, ::1], int64[:, ::1], uint64[:, ::1], int64[:, ::1], int32[:, ::1], uint8[:, ::1])",
 )
 def group(
     pieces, segments, program, values, keys, steps, folds, texted, state, window, spans, table, known, groups, empty, pair_state,
-    pair_table, pairs, arena, texts, text_table, marks,
+    pair_table, pairs, arena, texts, text_table, marks, wide, narrow, small,
 ):  # fmt: skip
-    """Add the rows of segments to their groups. The first rows of `values` are the keys; `texted`: some are texts that are given numbers.
-    Returns why it stops: see the layout."""
-    none = np.empty(0, np.int64)
-    numbers = np.empty((max(keys, 2), ROOM), np.int64)
-    null_bits = np.empty(ROOM, np.uint8)
-    nulls = np.empty(ROOM, np.uint8)
-    use = np.empty(ROOM, np.uint8)
-    both = np.empty(2, np.int64)
-    room = np.empty(PROGRAM_ROOM, np.uint8)
-    places = np.empty(ROOM, np.uint32)
-    slots = np.zeros(ROOM, np.int32)
-    pair_slots = np.empty(ROOM, np.int32)
-    kept_slots = np.empty(ROOM, np.int32)
-    hashes = np.empty(ROOM, np.int64)
-    starts = np.empty(ROOM + 1, np.int32)
-    kept_starts = np.empty(ROOM + 1, np.int32)
-    found = np.empty(ROOM, np.int64)
-    kept = np.empty(ROOM, np.int64)
-    coded = np.empty(ROOM, np.int64)
-    row_places = np.zeros(ROOM, np.int32)
-    kept_row_places = np.empty(ROOM, np.int32)
-    near = np.empty(NEAR, np.int32)
-    near_room = np.empty(4 * NEAR, np.int64)
-    text_rows = np.empty(ROOM, np.int32)
-    asked = np.empty((ASKED, ROOM), np.int64)
+    """Add the rows of segments to their groups. The first rows of `values` are the keys; `texted`: how many are texts with numbers.
+    The last three are room to work in. Returns why it stops: see the layout."""
+    most_keys = max(keys, np.int64(2))
+    numbers = wide[:most_keys]
+    hashes = wide[most_keys]
+    found = wide[most_keys + 1]
+    kept = wide[most_keys + 2]
+    coded = wide[most_keys + 3]
+    near_room = wide[most_keys + 4]
+    both = wide[most_keys + 5]
+    asked = wide[most_keys + 6 :]
+    none = both[:0]
+    slots = narrow[0]
+    pair_slots = narrow[1]
+    kept_slots = narrow[2]
+    starts = narrow[3]
+    kept_starts = narrow[4]
+    row_places = narrow[5]
+    kept_row_places = narrow[6]
+    near = narrow[7]
+    text_rows = narrow[8]
+    places = narrow[9].view(np.uint32)
+    null_bits = small[0]
+    nulls = small[1]
+    use = small[2]
+    room = small[3]
     while True:
         n = next_block(pieces, segments, program, state, room, places)
         if n == 0:
@@ -159,7 +156,7 @@ def group(
             return CROWDED
         if texted:
             state[MORE_BYTES] = texts_of(row, values, keys, folds, straight, first, places, n)
-            most = state[TEXTS] + values.shape[0] * n
+            most = state[TEXTS] + texted * n
             if state[TEXT_BYTES] + state[MORE_BYTES] > arena.shape[0] or most > texts.shape[0] or 2 * most > text_table.shape[0]:
                 return TEXTS_FULL
         # ---- the numbers of the keys
@@ -172,13 +169,15 @@ def group(
             count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
             if count:
                 if not some_null:
-                    null_bits[:n] = 0
+                    for i in range(n):
+                        null_bits[i] = 0
                 some_null = np.int64(1)
                 for i in range(n):
                     null_bits[i] |= nulls[i] << np.uint8(k)
                 alike = False
                 if count == n:
-                    number[:n] = 0
+                    for i in range(n):
+                        number[i] = 0
                     spans[k, SEEN_LEAST] = spans[k, LEAST_NUMBER]
                     spans[k, SEEN_GREATEST] = spans[k, LEAST_NUMBER]
                     continue
@@ -203,7 +202,8 @@ def group(
                     return UNSURE
                 bucket = np.int64(-1)
                 if both[0] == both[1]:
-                    number[:n] = both[0]
+                    for i in range(n):
+                        number[i] = both[0]
                 else:
                     alike = False
                     if keys == 1 and not count:
@@ -211,9 +211,11 @@ def group(
                     if bucket >= 0:
                         runs = runs_of_buckets(given, n, least, greatest, steps[bucket, 1], steps[bucket, 2], starts, coded)
                     if runs:
-                        number[:runs] = coded[:runs]
+                        for i in range(runs):
+                            number[i] = coded[i]
                     else:
-                        number[:n] = given[:n]
+                        for i in range(n):
+                            number[i] = given[i]
                         take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], number, n, 1)
             else:
                 alike = False
@@ -234,7 +236,8 @@ def group(
         elif keys == 1 and not some_null and not runs:
             runs = runs_of_numbers(numbers[0], n, starts, coded)
             if runs:
-                numbers[0, :runs] = coded[:runs]
+                for i in range(runs):
+                    numbers[0, i] = coded[i]
         look = runs if runs else n
         if keys:
             if state[HASHED]:

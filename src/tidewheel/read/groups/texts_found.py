@@ -49,7 +49,7 @@ class Texts:
             known[:count] = self.known[:count]
             self.known = known
         if 2 * (count + rows) > len(self.table):
-            self.hash(8 * (count + rows))
+            self.hash(4 * (count + rows))
 
     def hash(self, least: int = 0) -> None:
         """Put all into a new table: a larger one, or one with a new seed, because too many have one hash."""
