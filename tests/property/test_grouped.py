@@ -88,6 +88,8 @@ def compare(duck: duckdb.DuckDBPyConnection, asked: Statement, ask: Ask, said: s
     except Exception as e:
         raise Wrong(f"{said}\nended with {type(e).__name__}: {e}") from e
     if isinstance(theirs, duckdb.Error):
+        if asked.limit == 0 and isinstance(ours, pa.Table) and not len(ours):
+            return False  # of no rows, nothing need be computed that could fail: DuckDB mostly sees that, too
         if not isinstance(ours, tw.QueryError):
             raise Wrong(f"{said}\nDuckDB: {theirs}\nours: {ours}")
         return False
