@@ -103,3 +103,13 @@ def _numbers(texts: Texts, column: pa.Array, first: int, places: Any, n: int, nu
     ):  # fmt: skip
         texts.hash()
     return [int(number) for number in out]
+
+
+def test_groups_without_any_text_are_null() -> None:
+    """A null key has the number 0, which is no text's where there are only nulls: what lies in its place is anything."""
+    watch = Watch(Limits(NEVER, NEVER, NEVER), Wanted())
+    texts = Texts(np.zeros(layout.STATE, np.int64), watch)
+    texts.grow(100)
+    texts.known[:] = 1 << 50
+    array = texts.array(np.zeros(3, np.int64), pa.string(), pa.py_buffer(b"\0"))
+    assert array.to_pylist() == [None, None, None]

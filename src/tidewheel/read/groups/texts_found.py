@@ -80,10 +80,10 @@ class Texts:
 
     def array(self, numbers: Numbers, type_: pa.DataType, valid: pa.Buffer | None) -> Any:
         """Texts by their numbers."""
-        given = np.ascontiguousarray(numbers)
-        total = k.lay_out(given, len(given), self.arena, self.known, _NO_ENDS, _NONE) if len(self.known) else 0
+        given, seen = np.ascontiguousarray(numbers), self._state[layout.TEXTS] > 0  # else all are null, and there is no text 0
+        total = k.lay_out(given, len(given), self.arena, self.known, _NO_ENDS, _NONE) if seen else 0
         take(self._watch, total + 4 * len(given))
         ends, out = np.zeros(len(given) + 1, np.int32), np.zeros(max(total, 1), np.uint8)
-        if len(self.known):
+        if seen:
             k.lay_out(given, len(given), self.arena, self.known, ends, out)
         return pa.Array.from_buffers(type_, len(given), [valid, pa.py_buffer(ends), pa.py_buffer(out)])
