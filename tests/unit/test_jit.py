@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tidewheel
 from tidewheel.index.kernels import leaf_counts
 from tidewheel.model.jit.kernels import KERNELS, kernel, ready
 
@@ -68,3 +72,12 @@ def test_many_threads_call_it_first() -> None:
 def test_those_of_the_warehouse_are_known() -> None:
     dispatcher, signature = next(one for one in KERNELS if one[0] is leaf_counts)
     assert ready(dispatcher, signature) is dispatcher and len(dispatcher.signatures) == 1
+
+
+def test_every_kernel_is_compiled_at_setup() -> None:
+    """Otherwise the first query that needs it waits for a compiler."""
+    root = Path(tidewheel.__file__).parent
+    known = {".".join(("tidewheel", *path.relative_to(root).with_suffix("").parts)) for path in root.rglob("kernels.py")}
+    script = "import sys; from tidewheel.surfaces.warm import kernels; kernels(); print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=250, check=True)
+    assert known <= set(done.stdout.split()), known - set(done.stdout.split())

@@ -149,7 +149,7 @@ def _touch(row, column, a, b, stats, todo, piece):
 
 
 @nb.njit(inline="always")
-def _emit(out, n, piece, a, b, check):
+def emit(out, n, piece, a, b, check):
     """Append a segment or lengthen the last one. Returns the new count, -1 if there is no room."""
     if n and out[n - 1, 0] == piece and out[n - 1, 1] + out[n - 1, 2] == a and out[n - 1, 3] == check:
         out[n - 1, 2] += b - a
@@ -161,6 +161,16 @@ def _emit(out, n, piece, a, b, check):
     out[n, 2] = b - a
     out[n, 3] = check
     return n + 1
+
+
+@nb.njit(inline="always")
+def count_found(pieces, out, n, stats):
+    """Count what n segments have."""
+    for s in range(n):
+        stats[ROWS_FOUND] += out[s, 2]
+        stats[DOUBTFUL] += out[s, 3]
+        if out[s, 2] > stats[LONGEST] and pieces[out[s, 0], PERM] == 0:
+            stats[LONGEST] = out[s, 2]
 
 
 @kernel("UniTuple(int64, 2)(int64, int64, int64, int64, int64, int64, int64[:, ::1], int64, int64)")
@@ -187,7 +197,7 @@ def _keys_in_order(keys, a, b, k0, k1, mode, out, n, piece):
                 k = some[j]
                 if k >= k0 and k <= k1:
                     check = np.int64(1) if mode == 1 and (k == k0 or k == k1) else np.int64(0)
-                    n = _emit(out, n, piece, i + j, i + j + 1, check)
+                    n = emit(out, n, piece, i + j, i + j + 1, check)
                     if n < 0:
                         return b, n
         i = end
@@ -213,7 +223,7 @@ def _keys_by_number(keys, perm, a, b, k0, k1, mode, out, n, piece):
                 k = keys[perm[j]]
                 if k >= k0 and k <= k1:
                     check = np.int64(1) if mode == 1 and (k == k0 or k == k1) else np.int64(0)
-                    n = _emit(out, n, piece, j, j + 1, check)
+                    n = emit(out, n, piece, j, j + 1, check)
                     if n < 0:
                         return b, n
         i = end
@@ -325,7 +335,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         if a >= b:
                             continue
                 if inside_time and inside_key:
-                    n = _emit(out, n, q, a, b, np.int64(1) if mode == 2 else np.int64(0))
+                    n = emit(out, n, q, a, b, np.int64(1) if mode == 2 else np.int64(0))
                     if n < 0:
                         return -1
                     continue
@@ -359,7 +369,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
                         check = this
                         i += 1
                     if i > first:
-                        n = _emit(out, n, q, first, i, check)
+                        n = emit(out, n, q, first, i, check)
                         if n < 0:
                             return -1
                     else:
@@ -368,11 +378,7 @@ def scan(pieces, count, klo, khi, mode, key_column, time_column, out, stats, tod
         stats[LEAVES_SKIPPED] += leaves - read
         for column in range(COLUMNS, pieces.shape[1], SLOTS):
             stats[NULLS] += row[column + VALIDITY] != 0
-    for s in range(n):
-        stats[ROWS_FOUND] += out[s, 2]
-        stats[DOUBTFUL] += out[s, 3]
-        if out[s, 2] > stats[LONGEST] and pieces[out[s, 0], PERM] == 0:
-            stats[LONGEST] = out[s, 2]
+    count_found(pieces, out, n, stats)
     return n
 
 
@@ -427,7 +433,7 @@ def refine(segments, keep, out):
         a = segments[s, 1]
         for i in range(segments[s, 2]):
             if keep[at]:
-                n = _emit(out, n, segments[s, 0], a + i, a + i + 1, np.int64(0))
+                n = emit(out, n, segments[s, 0], a + i, a + i + 1, np.int64(0))
             at += 1
     return n
 
@@ -443,7 +449,7 @@ def by_generation(pieces, segments, after, upto, out):
         lo = row[GENERATION_LO]
         hi = row[GENERATION_HI]
         if lo > after and hi <= upto:
-            n = _emit(out, n, segments[s, 0], a, b, segments[s, 3])
+            n = emit(out, n, segments[s, 0], a, b, segments[s, 3])
             if n < 0:
                 return -1
             continue
@@ -460,12 +466,12 @@ def by_generation(pieces, segments, after, upto, out):
             g = unsigned(each, width, np.int64(perm[i]) if some else i)
             if g <= least or g > most:
                 if i > first:
-                    n = _emit(out, n, segments[s, 0], first, i, segments[s, 3])
+                    n = emit(out, n, segments[s, 0], first, i, segments[s, 3])
                     if n < 0:
                         return -1
                 first = i + 1
         if b > first:
-            n = _emit(out, n, segments[s, 0], first, b, segments[s, 3])
+            n = emit(out, n, segments[s, 0], first, b, segments[s, 3])
             if n < 0:
                 return -1
     return n
@@ -484,7 +490,7 @@ def by_time(pieces, segments, sieved, edges, tops, out):
         a = segments[s, 1]
         b = a + segments[s, 2]
         if not sieved[q]:
-            n = _emit(out, n, q, a, b, segments[s, 3])
+            n = emit(out, n, q, a, b, segments[s, 3])
             if n < 0:
                 return -1
             continue
@@ -501,12 +507,12 @@ def by_time(pieces, segments, sieved, edges, tops, out):
                 step = _first_above(edges, steps, t) - 1
             if tops[step] >= generation:
                 if i > first:
-                    n = _emit(out, n, q, first, i, segments[s, 3])
+                    n = emit(out, n, q, first, i, segments[s, 3])
                     if n < 0:
                         return -1
                 first = i + 1
         if b > first:
-            n = _emit(out, n, q, first, b, segments[s, 3])
+            n = emit(out, n, q, first, b, segments[s, 3])
             if n < 0:
                 return -1
     return n

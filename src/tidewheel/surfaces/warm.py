@@ -31,6 +31,7 @@ def kernels() -> list[Any]:
     import tidewheel.model.jit.kernels
     import tidewheel.model.kernels
     import tidewheel.model.text.kernels
+    import tidewheel.read.coordinates.kernels
     import tidewheel.read.filters.kernels
     import tidewheel.read.filters.texts.kernels
     import tidewheel.read.groups.blocks.kernels

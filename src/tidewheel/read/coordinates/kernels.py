@@ -6,11 +6,11 @@ import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
-from tidewheel.model.pieces import LEAVES, MORE_ZONES, PERM, STARTS
-from tidewheel.read.kernels import DOUBTFUL, LEAVES_READ, LEAVES_SKIPPED, LONGEST, ROWS_FOUND
+from tidewheel.model.pieces import LEAVES, MORE_ZONES, STARTS
+from tidewheel.read.kernels import DOUBTFUL, LEAVES_READ, LEAVES_SKIPPED, LONGEST, ROWS_FOUND, count_found, emit
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])", makes_arrays=True)
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])")
 def in_box(pieces, segments, corners, out, stats):
     """The parts of segments that lie in leaves that a box meets; only in leaves that it cuts are they marked. Returns how many parts, or
     -1 if `out` is too short; only then nothing is counted in `stats`.
@@ -28,10 +28,9 @@ def in_box(pieces, segments, corners, out, stats):
         a = segments[s, 1]
         end = a + segments[s, 2]
         if row[MORE_ZONES] == 0:
-            if n == out.shape[0]:
+            n = emit(out, n, q, a, end, segments[s, 3])
+            if n < 0:
                 return -1
-            out[n] = segments[s]
-            n += 1
             continue
         leaves = row[LEAVES]
         starts = view(row[STARTS], leaves + 1, np.uint32)
@@ -58,16 +57,9 @@ def in_box(pieces, segments, corners, out, stats):
                     inside &= least >= corners[d, 0] and most <= corners[d, 1]
                 if meets:
                     check = np.int64(0) if inside else segments[s, 3]
-                    if n and out[n - 1, 0] == q and out[n - 1, 1] + out[n - 1, 2] == a and out[n - 1, 3] == check:
-                        out[n - 1, 2] += b - a
-                    else:
-                        if n == out.shape[0]:
-                            return -1
-                        out[n, 0] = q
-                        out[n, 1] = a
-                        out[n, 2] = b - a
-                        out[n, 3] = check
-                        n += 1
+                    n = emit(out, n, q, a, b, check)
+                    if n < 0:
+                        return -1
                 elif q != last_piece or leaf != last_leaf:  # a leaf that was cut by time may have several segments
                     dropped += 1
                     last_piece = q
@@ -79,9 +71,5 @@ def in_box(pieces, segments, corners, out, stats):
     stats[ROWS_FOUND] = 0
     stats[DOUBTFUL] = 0
     stats[LONGEST] = 0
-    for s in range(n):
-        stats[ROWS_FOUND] += out[s, 2]
-        stats[DOUBTFUL] += out[s, 3]
-        if out[s, 2] > stats[LONGEST] and pieces[out[s, 0], PERM] == 0:
-            stats[LONGEST] = out[s, 2]
+    count_found(pieces, out, n, stats)
     return n

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
-from tidewheel.model.pieces import BIT_OFFSET, VALIDITY, VALUES
+from tidewheel.model.pieces import VALUES
 from tidewheel.read.groups.blocks.kernels import next_block
 from tidewheel.read.groups.group_layout import (
     AFTER,
@@ -61,7 +61,7 @@ from tidewheel.read.groups.group_layout import (
 from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
 from tidewheel.read.groups.marks.kernels import mark
 from tidewheel.read.groups.near.kernels import near_in_window, near_slots
-from tidewheel.read.groups.numbers.kernels import bring, codes, ends, mark_nulls, take_steps
+from tidewheel.read.groups.numbers.kernels import bring_value, codes, ends, nulls_of, take_steps
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
 from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
@@ -78,19 +78,6 @@ def _without_null_values(values, nulls, n):
             break
     for i in range(n):
         values[i] = some if nulls[i] else values[i]
-
-
-@nb.njit(inline="always")
-def _nulls(row, column, straight, first, places, n, nulls):
-    if row[column + VALIDITY] == 0:
-        return np.int64(0)
-    return mark_nulls(row[column + VALIDITY], row[column + BIT_OFFSET], straight, first, places, n, nulls)
-
-
-@nb.njit(inline="always")
-def _bring(row, value, straight, first, places, n, out):
-    column = value[COLUMN]
-    bring(row[column + VALUES], row[column + BIT_OFFSET], value[KIND], straight, first, places, n, out)
 
 
 @kernel("int64(int64[::1], int64[:, ::1], int64, int64[:, ::1], int64, int64, uint32[::1], int64)")
@@ -166,7 +153,7 @@ def group(
         for k in range(keys):
             value = values[k]
             number = numbers[k]
-            count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+            count = nulls_of(row, value[COLUMN], straight, first, places, n, nulls)
             if count:
                 if not some_null:
                     for i in range(n):
@@ -191,7 +178,7 @@ def group(
             elif straight and value[RISES] and value[KIND] == INT64 and not count:
                 given = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
             else:
-                _bring(row, value, straight, first, places, n, number)
+                bring_value(row, value, straight, first, places, n, number)
             if count:
                 _without_null_values(number, nulls, n)
             if value[RISES]:
@@ -262,7 +249,7 @@ def group(
                 before = pair_state[COUNT]
                 if not marked and (before + n > pairs.shape[0] or 2 * (before + n) > pair_table.shape[0]):
                     return PAIRS_FULL
-                count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+                count = nulls_of(row, value[COLUMN], straight, first, places, n, nulls)
                 if count == n:
                     continue
                 if value[KIND] == TEXT:
@@ -277,7 +264,7 @@ def group(
                         mark(slots, found, nulls, np.int64(count > 0), n, folds.shape[0], f, folds[f, AT], marks, groups)
                         continue
                 else:
-                    _bring(row, value, straight, first, places, n, found)
+                    bring_value(row, value, straight, first, places, n, found)
                 if count:
                     _without_null_values(found, nulls, n)
                 if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], found, n, 0):
@@ -309,12 +296,12 @@ def group(
             behind = value[BEHIND_FOLDS]
             if value[NULLS_AT] < 0:
                 continue
-            count = _nulls(row, value[COLUMN], straight, first, places, n, nulls)
+            count = nulls_of(row, value[COLUMN], straight, first, places, n, nulls)
             brought = found
             if straight and not count and (value[KIND] == FLOAT64 or value[KIND] == INT64) and value[FIRST_STEP] == value[BEHIND_STEPS]:
                 brought = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
             elif value[KIND] != TEXT and first_fold < behind:
-                _bring(row, value, straight, first, places, n, found)
+                bring_value(row, value, straight, first, places, n, found)
                 if value[FIRST_STEP] < value[BEHIND_STEPS]:
                     if count and count < n:
                         _without_null_values(found, nulls, n)
@@ -324,8 +311,8 @@ def group(
                 what = folds[f, WHAT]
                 if what == BEFORE or what == AFTER:
                     by = values[folds[f, BY]]
-                    _bring(row, by, straight, first, places, n, coded)
-                    missing = _nulls(row, by[COLUMN], straight, first, places, n, null_bits)
+                    bring_value(row, by, straight, first, places, n, coded)
+                    missing = nulls_of(row, by[COLUMN], straight, first, places, n, null_bits)
                     skipped = np.uint8(0) if folds[f, NULLS] else np.uint8(2)
                     for i in range(n):
                         u = skipped if count and nulls[i] else np.uint8(1)

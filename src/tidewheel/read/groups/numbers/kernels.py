@@ -11,6 +11,8 @@ import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
+from tidewheel.model.pieces import BIT_OFFSET, VALIDITY, VALUES
+from tidewheel.read.groups.group_layout import COLUMN, KIND
 from tidewheel.read.groups.lowering import (
     ADD,
     ADD_REAL,
@@ -120,6 +122,21 @@ def mark_nulls(validity, bit_offset, straight, first, places, n, nulls):
         nulls[i] = null
         count += np.int64(null)
     return count
+
+
+@nb.njit(inline="always")
+def nulls_of(row, column, straight, first, places, n, nulls):
+    """The same of a column, which may have none."""
+    if row[column + VALIDITY] == 0:
+        return np.int64(0)
+    return mark_nulls(row[column + VALIDITY], row[column + BIT_OFFSET], straight, first, places, n, nulls)
+
+
+@nb.njit(inline="always")
+def bring_value(row, value, straight, first, places, n, out):
+    """The values of n rows of a column: see `bring`."""
+    column = value[COLUMN]
+    bring(row[column + VALUES], row[column + BIT_OFFSET], value[KIND], straight, first, places, n, out)
 
 
 @kernel("void(int64[::1], int64, int64[::1])")

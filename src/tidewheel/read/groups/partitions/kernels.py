@@ -12,7 +12,7 @@ import numpy as np
 
 from tidewheel.model.jit.kernels import kernel
 from tidewheel.model.kernels import view
-from tidewheel.model.pieces import BIT_OFFSET, VALIDITY, VALUES
+from tidewheel.model.pieces import VALUES
 from tidewheel.read.filters.step_codes import ROOM as PROGRAM_ROOM
 from tidewheel.read.groups.blocks.kernels import next_block
 from tidewheel.read.groups.group_layout import (
@@ -34,27 +34,15 @@ from tidewheel.read.groups.group_layout import (
     UNSURE,
 )
 from tidewheel.read.groups.lowering import FLOAT64, INT32, INT64
-from tidewheel.read.groups.numbers.kernels import bring, ends, mark_nulls, take_steps
+from tidewheel.read.groups.numbers.kernels import bring_value, ends, nulls_of, take_steps
 from tidewheel.read.groups.partitions.partition_layout import CHUNK, NARROW_AT, NEXT, NULL_BIT, TAIL, USED, WIDE_AT
 from tidewheel.read.groups.slots.kernels import mixed, pack
 
 
 @nb.njit(inline="always")
-def _nulls(row, column, straight, first, places, n, nulls):
-    if row[column + VALIDITY] == 0:
-        return np.int64(0)
-    return mark_nulls(row[column + VALIDITY], row[column + BIT_OFFSET], straight, first, places, n, nulls)
-
-
-@nb.njit(inline="always")
-def _bring(row, value, straight, first, places, n, out):
-    bring(row[value[COLUMN] + VALUES], row[value[COLUMN] + BIT_OFFSET], value[KIND], straight, first, places, n, out)
-
-
-@nb.njit(inline="always")
 def _made(row, value, steps, straight, first, places, n, nulls, count, out):
     """What n values come to, of which `count` are null: these come to what one of the others does. Returns 1 if a step is not sure."""
-    _bring(row, value, straight, first, places, n, out)
+    bring_value(row, value, straight, first, places, n, out)
     if count == n:
         return np.int64(0)
     if count:
@@ -85,7 +73,7 @@ def some_hashes(pieces, segments, program, values, keys, steps, state, out):
         here = out[m : m + n]
         here[:n] = 0
         for k in range(keys):
-            count = _nulls(row, values[k, COLUMN], straight, state[FIRST], places, n, nulls)
+            count = nulls_of(row, values[k, COLUMN], straight, state[FIRST], places, n, nulls)
             if _made(row, values[k], steps, straight, state[FIRST], places, n, nulls, count, number):
                 return -1
             for i in range(n):
@@ -121,13 +109,13 @@ def number_ends(pieces, segments, program, value, steps, state, both):
             return DONE
         row = pieces[state[PIECE]]
         straight = np.int64(state[FIRST] >= 0)
-        count = _nulls(row, value[COLUMN], straight, state[FIRST], places, n, nulls)
+        count = nulls_of(row, value[COLUMN], straight, state[FIRST], places, n, nulls)
         if count < n:
             if value[RISES] and not count:
                 if straight and value[KIND] == INT32:
                     _near_ends(view(row[value[COLUMN] + VALUES] + 4 * state[FIRST], n, np.int32), here)
                 else:
-                    _bring(row, value, straight, state[FIRST], places, n, number)
+                    bring_value(row, value, straight, state[FIRST], places, n, number)
                     ends(number, n, here)
                 if take_steps(steps, value[FIRST_STEP], value[BEHIND_STEPS], here, 2, 0):
                     return UNSURE
@@ -198,7 +186,7 @@ def divide(
         null_bits[:n] = 0
         for k in range(keys):
             number = numbers[k]
-            count = _nulls(row, values[k, COLUMN], straight, first, places, n, nulls)
+            count = nulls_of(row, values[k, COLUMN], straight, first, places, n, nulls)
             if _made(row, values[k], steps, straight, first, places, n, nulls, count, number):
                 return UNSURE
             if count:
@@ -233,7 +221,7 @@ def divide(
             given = numbers[v] if v < keys else found
             count = np.int64(0)
             if bit >= 0 and v >= keys:
-                count = _nulls(row, values[v, COLUMN], straight, first, places, n, nulls)
+                count = nulls_of(row, values[v, COLUMN], straight, first, places, n, nulls)
                 if count:
                     for i in range(n):
                         flags[i] |= nulls[i] << np.uint8(bit)
