@@ -117,6 +117,10 @@ class RemoteChunk:
         frame = self.frame()
         self._fetch(frame, [(self.record.id, column, 0 if frame.places[column].kind == OTHER else block)])
 
+    def verify_column(self, column: int) -> bool:
+        """Does nothing: this chunk is not mapped."""
+        return False
+
     def condemn(self) -> None:
         """The chunk left its table: delete the file as soon as no version holds this chunk any more."""
         remove_with(self, self._files.remove, self.record.file)

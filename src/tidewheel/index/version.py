@@ -97,6 +97,10 @@ class ChunkLike(Holder, Protocol):
         """The mapping, made if need be; None: `far` reads the chunk."""
         ...
 
+    def verify_column(self, column: int) -> bool:
+        """Verify a whole stored column, if the chunk is mapped. Returns whether there is a column behind it."""
+        ...
+
     def far(self) -> FarChunk:
         """The same chunk, read by range."""
         ...

@@ -6,12 +6,14 @@
 What is written by the time the thread comes to it is committed together, one commit of each table at most (the next one of the same
 table begins with the version that this one makes). So many tables that are flushed at once share the syncs and the transaction. A table
 gets all of its commit or nothing, and what goes wrong with one is no other's matter.
-A commit also lets go of what nothing is seen of any more (tidy.py); files of chunks that left are deleted after step 5.
+A commit also lets go of what nothing is seen of any more (tidy.py); files of chunks that left are deleted after step 5. While nothing
+waits, the thread verifies what it committed (ahead.py).
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +31,7 @@ from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
 from tidewheel.model.records import ChunkRecord, Commit, Delivery, MaskRecord, PackageRecord, StreamBatchRecord
 from tidewheel.model.schema import TableSpec
+from tidewheel.write.ahead import Ahead
 from tidewheel.write.pending import Pending, Refresh, Room, failing, remove
 from tidewheel.write.publish import FlushJob, Publisher, Reservation
 from tidewheel.write.tidy import EVERYWHERE, change_of
@@ -87,6 +90,7 @@ class Committer:
         self._next: list[Pending | None] = []
         """Taken from the queue, and to be committed after what is committed now."""
         self._room = Room()
+        self._ahead = Ahead()
         self._tables: Callable[[], list[Publisher]] = list
         self._again: Callable[[], None] = lambda: None
         self.thread = threading.Thread(target=self._run, name="tidewheel-commit", daemon=True)
@@ -155,7 +159,7 @@ class Committer:
 
     def _group(self) -> list[Pending]:
         """What is committed next; nothing if there is nothing more to come."""
-        first = self._next.pop() if self._next else self._take(wait=True)
+        first = self._next.pop() if self._next else self._waited_for()
         if first is None or first.tidy:
             return [first] if first else []
         group, met = [first], {id(first.publisher)}
@@ -168,6 +172,16 @@ class Committer:
                 group.append(one)
                 met.add(id(one.publisher))
         return group
+
+    def _waited_for(self) -> Pending | None:
+        while self._ahead:
+            try:
+                return self._take(wait=False)
+            except Empty:
+                with self._committing:  # a caller that waits until nothing is under way finds no chunk held here
+                    self._ahead.step()
+                time.sleep(0)  # other threads get the interpreter
+        return self._take(wait=True)
 
     def _take(self, wait: bool) -> Pending | None:
         one = self._written.get(wait)
@@ -298,6 +312,7 @@ class Committer:
         for chunk in change.add:
             with suppress(TidewheelError):  # which the first query that needs the chunk is told
                 chunk.enter(displace=False)  # here, so that no query has to wait for it
+        self._ahead.add(change.add)
 
     # ---- what others commit -----------------------------------------------------------------------------
 
