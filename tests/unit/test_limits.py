@@ -24,6 +24,7 @@ from tidewheel.duck.lifetime import Kept
 from tidewheel.env.disk import Disk
 from tidewheel.read import limits, materialise, ordering
 from tidewheel.testing.probe import Probe
+from tidewheel.write import ahead
 
 N = 300_000
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64()), ("text", pa.string())])
@@ -48,8 +49,9 @@ def wh(tmp_path: Path) -> Iterator[tw.Warehouse]:
 
 
 @pytest.fixture
-def table(wh: tw.Warehouse) -> tw.Table:
-    """One chunk."""
+def table(wh: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> tw.Table:
+    """One chunk, whose blocks are left to the queries to verify."""
+    monkeypatch.setattr(ahead, "LEAST_ROWS", N + 1)
     table = wh.create_table("t", SCHEMA, time="ts", key="id")
     table.insert(rows())
     table.flush()
