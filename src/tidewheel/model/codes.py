@@ -18,6 +18,7 @@ import pyarrow as pa
 from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.model.times import INT64_MAX, INT64_MIN, TimeAxis, nanoseconds
 
 Codes = npt.NDArray[np.int64]
@@ -127,7 +128,7 @@ class OneColumn:
         if isinstance(value, pa.Scalar):
             value = value.as_py()
         try:
-            return pa.scalar(value, self.type)
+            return scalar_of(value, self.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise QueryError(f"{value!r} is no {self.type}, the type of key column {self.columns[0]!r}: {e}") from None
 

@@ -13,6 +13,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model.codes import NOWHERE, TIES, Codes, KeyIntervals, Mask, OneColumn, Refusal, plain, through_dictionary
 from tidewheel.model.ip_addresses import Address, address_of, is_network
 from tidewheel.model.loading import later
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.model.text.division import Node, as_bytes, byte_addresses, compiled, described, keys_of, parsed, paths
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 
@@ -118,7 +119,7 @@ class BytesCoder(OneColumn):
     def _scalar(self, value: Any) -> pa.Scalar:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         try:
-            return pa.scalar(value, self._narrow())
+            return scalar_of(value, self._narrow())
         except (pa.ArrowException, TypeError, ValueError) as e:
             raise QueryError(f"{value!r} is no {self.type}, the type of key column {self.columns[0]!r}: {e}") from None
 

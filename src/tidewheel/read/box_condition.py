@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidewheel.model.conditions import AT_LEAST, AT_MOST, Comparison, Condition, all_of
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.model.schema import TableSpec
 
 
@@ -19,5 +20,5 @@ def box_condition(spec: TableSpec, lower: Any, upper: Any) -> Condition | None:
                 continue
             if not isinstance(bound, float) or spec.schema.field(column).type != pa.float64():
                 return None
-            parts.append(Comparison(column, op, pa.scalar(bound, pa.float64())))
+            parts.append(Comparison(column, op, scalar_of(bound, pa.float64())))
     return all_of(parts)

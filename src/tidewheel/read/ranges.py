@@ -19,6 +19,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model import conditions as where
 from tidewheel.model.arrow_types import is_text, value_type
 from tidewheel.model.ip_addresses import Address, address_of, address_text, is_network, network_of
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.model.query import Query, listed, pair
 from tidewheel.model.schema import Ip, TableSpec, nearest
 from tidewheel.model.times import TimeAxis
@@ -151,13 +152,14 @@ def _ends(lo: Any, hi: Any, type_: pa.DataType, axis: TimeAxis | None) -> tuple[
     if t.is_integer(type_):
         return _scalars(_rounded(lo, math.ceil), _rounded(hi, math.floor), type_)
     if t.is_floating(type_):  # also without an upper end, one is needed: NaN is greater than all numbers
-        return pa.scalar(_float(-math.inf if lo is None else lo, True)), pa.scalar(_float(math.inf if hi is None else hi, False))
+        least, most = _float(-math.inf if lo is None else lo, True), _float(math.inf if hi is None else hi, False)
+        return scalar_of(least, pa.float64()), scalar_of(most, pa.float64())
     if t.is_decimal(type_):
         step = Decimal(1).scaleb(-type_.scale)
         up, down = (lambda bound, way=way: Decimal(bound).quantize(step, way, _EXACTLY) for way in (ROUND_CEILING, ROUND_FLOOR))
         return _scalars(_rounded(lo, up), _rounded(hi, down), type_)
     try:
-        return None if lo is None else pa.scalar(lo, type_), None if hi is None else pa.scalar(hi, type_)
+        return None if lo is None else scalar_of(lo, type_), None if hi is None else scalar_of(hi, type_)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
         raise _NoValueError(f"and a bound is not: {e}") from None
 
@@ -184,8 +186,8 @@ def _scalars(lo: Any, hi: Any, type_: pa.DataType) -> tuple[pa.Scalar | None, pa
     least, most = _limits(type_)
     if lo is not None and lo > most or hi is not None and hi < least:
         raise _NothingError
-    first = None if lo is None or lo < least else pa.scalar(lo, type_)
-    return first, None if hi is None or hi > most else pa.scalar(hi, type_)
+    first = None if lo is None or lo < least else scalar_of(lo, type_)
+    return first, None if hi is None or hi > most else scalar_of(hi, type_)
 
 
 def _limits(type_: pa.DataType) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidewheel.errors import QueryError
 from tidewheel.model.loading import pc
+from tidewheel.model.plain_values import array_of
 from tidewheel.read.totals.folds import folds_of
 from tidewheel.read.totals.parse import AVG, COUNT, MAX, MIN, ROWS, SUM, Total, part_name, parts_of, type_of, written
 
@@ -156,8 +157,10 @@ def _form(type_: pa.DataType) -> str:
 
 def _one(value: Any, type_: pa.DataType, form: str) -> pa.Array:
     """An array of one value. For plain ones there is a shorter way than to let Arrow find out what they are."""
-    if value is None or not form:
-        return pa.array([value], type_)
+    if value is None:
+        return pa.nulls(1, type_)
+    if not form:
+        return array_of((value,), type_)
     return pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(struct.pack(form, value))])
 
 
