@@ -302,6 +302,29 @@ def test_late_rows_during_a_refresh_are_for_the_next(wh: tw.Warehouse) -> None:
     duck.close()
 
 
+def test_rows_that_waited_are_not_forgotten_when_more_come_during_the_refresh_of_another_time(wh: tw.Warehouse) -> None:
+    """The label of the hour that is not computed says only when its last rows came: after the cut. Others had come before it."""
+    taxi = wh.table("taxi")
+    late: list[tuple[float, int, int]] = []
+
+    def meanwhile(*_: Any) -> None:
+        if late:
+            taxi.insert(rows(late.pop()))
+            taxi.flush()
+
+    duck = DuckCompute(meanwhile)
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR}, [MERGED])
+    taxi.insert(rows((0, 1, 10), (5, 1, 20)))
+    pass_over(wh, duck)
+    taxi.insert(rows((5, 1, 300)))
+    late.append((5, 1, 4000))
+    assert pass_over(wh, duck, "hourly", time=(START, START + dt.timedelta(minutes=59)), full=True)["hourly"].partitions == 1
+    assert not late
+    assert pass_over(wh, duck)["hourly"].mode == MERGE
+    check(wh, "hourly", HOURLY)
+    duck.close()
+
+
 def test_a_faster_refresh_means_a_new_plan(wh: tw.Warehouse, duck: DuckCompute) -> None:
     others = [1, 1]
 

@@ -23,7 +23,7 @@ from tidewheel.derive.lineage import (
     Refreshed,
     SourceView,
     StalePartition,
-    contains_all,
+    contained,
     first_set,
     needed,
     stale_partitions,
@@ -263,11 +263,10 @@ class LocalDerived:
             return ()
         contents = self.contents
         after = self.refreshed.after((start for start, _ in plan.partitions), number, [read.upto for read in plan.sources])
-        return tuple(
-            (of.source_id, read.upto)
-            for i, (of, view, read) in enumerate(zip(contents.dependencies, self._views(fresh=False), plan.sources, strict=True))
-            if read.upto > of.verified and contains_all(self.division, after, view, i, read.upto)
-        )
+        views = self._views(fresh=False)
+        sources = enumerate(zip(contents.dependencies, views, plan.sources, strict=True))
+        reached = [(of, contained(self.division, after, view, i, read.upto)) for i, (of, view, read) in sources]
+        return tuple((of.source_id, generation) for of, generation in reached if generation > of.verified)
 
     def done(self, record: RefreshRecord) -> None:
         """The catalog has this refresh. Called by the commit thread."""
