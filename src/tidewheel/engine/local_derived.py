@@ -47,7 +47,7 @@ from tidewheel.model.partition_labels import Labels
 from tidewheel.model.partitions import joined
 from tidewheel.model.pieces import GENERATION_HI, TMAX, TMIN
 from tidewheel.model.query import pair
-from tidewheel.model.schema import ColumnKey
+from tidewheel.model.schema import ColumnKey, is_exact_in_spark
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.touched_keys import MOST_KEYS, unpacked
 
@@ -208,6 +208,8 @@ class LocalDerived:
     def _by_mode(self, mode: Mode, one: StalePartition, derived: frozenset[int]) -> _Way | None:
         if mode.name == KEYS:
             by = mode.keys_by(self.sources)
+            if not all(self._is_exact(source, column) for source, column in by.items()):
+                return None  # it was defined before that was asked
             keyed = frozenset(i for i, name in enumerate(self.sources) if name in by)
             # rows of a derived table are exchanged: what is new is not known, but perhaps the keys that changed
             touched = frozenset(one.changed & derived)
@@ -221,6 +223,9 @@ class LocalDerived:
             if one.changed <= new:
                 return _Way(mode, new, few=new)
         return None
+
+    def _is_exact(self, source: str, column: str) -> bool:
+        return is_exact_in_spark(self._table.engine.table(source).spec.schema.field(column).type)
 
     def _tells_keys(self, source: int, column: str, generation: int) -> bool:
         table = self._table.engine.table(self.sources[source])
