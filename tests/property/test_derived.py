@@ -109,9 +109,11 @@ class DerivedMachine(RuleBasedStateMachine):
 
     @rule(base=st.sampled_from(BASES), many=st.sampled_from([1, 3, 20, 120]), narrow=st.booleans())
     def insert(self, base: str, many: int, narrow: bool) -> None:
-        assert self.wh is not None
         lo = self.rng.randint(0, 4 * DAY) if narrow else 0
-        rows = self.random_rows(many, lo, lo + HOUR if narrow else 4 * DAY)
+        self.bring(base, self.random_rows(many, lo, lo + HOUR if narrow else 4 * DAY))
+
+    def bring(self, base: str, rows: list[Row]) -> None:
+        assert self.wh is not None
         ack = self.wh.table(base).insert(table_of(rows))
         self.bases[base].insert(rows, ack.generation)
 
@@ -200,6 +202,29 @@ class DerivedMachine(RuleBasedStateMachine):
             self.pass_over(meddling)
         finally:
             meddling.close()
+
+    @precondition(lambda self: self.recipes)
+    @rule(base=st.sampled_from(BASES), full=st.booleans())
+    def refresh_of_another_time(self, base: str, full: bool) -> None:
+        """Rows wait, and more of their hour come and come to rest while another time is computed; then there are some more."""
+        self.pass_over(self.compute)
+        lo = self.rng.randint(0, 4 * DAY)
+        self.bring(base, self.random_rows(4, lo, lo + HOUR))
+
+        def late(definition: Definition, sources: Mapping[str, SourceRows]) -> None:
+            for one in sources.values():
+                one.arrow()
+            self.bring(base, self.random_rows(1, lo, lo + HOUR))
+            self.flush(base)
+
+        meddling = DuckCompute(late)
+        other = self.rng.randint(0, 4 * DAY)
+        try:
+            self.pass_over(meddling, [self.rng.choice(list(self.recipes))], full=full, time=(other, other + HOUR))
+        finally:
+            meddling.close()
+        self.bring(base, self.random_rows(1, lo, lo + HOUR))
+        self.refresh_all()
 
     @rule()
     def refresh_that_fails(self) -> None:

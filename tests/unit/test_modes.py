@@ -24,7 +24,7 @@ WANTED = {
     "agg_of_left",
     "keys": "union_medians of_two_hours "
     "time_bucket having cte cte_twice except intersect range_frame range_descending range_over_hours rows_frame lag lag_in_hour "
-    "first_of_hour running session windowed count_distinct float_sum average computed keys_nested",
+    "first_of_hour running session windowed count_distinct float_sum try_sum average computed keys_nested",
     "": "intersect_null full_using sliding_self cube_day range_nullable rank_next exists_twice "
     "grouping_sets pivot full_outer full_outer_band exists_self lag_in_null_hour mapped grouped limit first not_by_key cte_merged",
 }
@@ -103,6 +103,7 @@ def test_keys() -> None:
         ("count_distinct", "merge", "count(DISTINCT …) cannot be merged"),
         ("float_sum", "merge", "s is a sum of floating-point numbers"),
         ("average", "merge", "avg needs its sum and count"),
+        ("try_sum", "merge", "try_sum(…) is null where a sum was too large"),
         ("computed", "merge", "s is computed from"),
         ("grouping_sets", "merge", "groups could not be told apart"),
         ("first", "merge", "first(…), which cannot be merged"),

@@ -267,6 +267,20 @@ def test_many_keys_are_computed_as_whole_partitions(wh: tw.Warehouse, duck: Duck
     check(wh, "means", sql)
 
 
+@pytest.mark.parametrize(("type_", "less"), [(pa.timestamp("ns"), "TIMESTAMP"), (pa.time64("ns"), "TIME"), (pa.float64(), "DOUBLE")])
+def test_keys_that_spark_does_not_tell_apart_are_not_looked_up(wh: tw.Warehouse, duck: DuckCompute, type_: pa.DataType, less: str) -> None:
+    """Rows of other keys of the source may be of the same key in Spark, which has microseconds."""
+    moments = wh.create_table(
+        "moments", pa.schema([("ts", pa.timestamp("us")), ("moment", type_), ("v", pa.int64())]), time="ts", key="moment"
+    )
+    sql = f"SELECT date_trunc('hour', ts) AS hour, CAST(moment AS {less}) AS moment, max(v) AS v FROM moments GROUP BY 1, 2"
+    derive(wh, duck, "tops", sql, {"moments": HOUR}, [Mode(KEYS, "", column="moment", source_column="moment")], key="moment")
+    for keys in ([1001, 2002], [1003, 5005]):
+        moments.insert(pa.table([[START] * 2, pa.array(keys).cast(type_), [1, 2]], schema=moments.schema))
+        assert pass_over(wh, duck)["tops"].mode == RECOMPUTE
+        check(wh, "tops", sql)
+
+
 def test_many_scattered_partitions_are_read_by_few_queries(wh: tw.Warehouse, duck: DuckCompute) -> None:
     derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
     wh.table("taxi").insert(rows(*((hour, 1, 1) for hour in range(400))))
@@ -298,6 +312,29 @@ def test_late_rows_during_a_refresh_are_for_the_next(wh: tw.Warehouse) -> None:
     pass_over(wh, duck)
     assert wh.table("hourly").query().to_pylist()[0]["n"] == 1
     assert pass_over(wh, duck)["hourly"].partitions == 1
+    check(wh, "hourly", HOURLY)
+    duck.close()
+
+
+def test_rows_that_waited_are_not_forgotten_when_more_come_during_the_refresh_of_another_time(wh: tw.Warehouse) -> None:
+    """The label of the hour that is not computed says only when its last rows came: after the cut. Others had come before it."""
+    taxi = wh.table("taxi")
+    late: list[tuple[float, int, int]] = []
+
+    def meanwhile(*_: Any) -> None:
+        if late:
+            taxi.insert(rows(late.pop()))
+            taxi.flush()
+
+    duck = DuckCompute(meanwhile)
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR}, [MERGED])
+    taxi.insert(rows((0, 1, 10), (5, 1, 20)))
+    pass_over(wh, duck)
+    taxi.insert(rows((5, 1, 300)))
+    late.append((5, 1, 4000))
+    assert pass_over(wh, duck, "hourly", time=(START, START + dt.timedelta(minutes=59)), full=True)["hourly"].partitions == 1
+    assert not late
+    assert pass_over(wh, duck)["hourly"].mode == MERGE
     check(wh, "hourly", HOURLY)
     duck.close()
 

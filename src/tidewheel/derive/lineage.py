@@ -174,10 +174,10 @@ def stale_partitions(
     return [found[start] for start in sorted(found)]
 
 
-def _changes(source: SourceView, upto: int = INT64_MAX) -> list[_Changed]:
+def _changes(source: SourceView) -> list[_Changed]:
     """The partitions of a source that changed after what is verified. Where each of them reaches everything, one stands for all."""
     labels = source.labels
-    met = np.flatnonzero((labels.changed > source.verified) & (labels.changed <= upto))
+    met = np.flatnonzero(labels.changed > source.verified)
     parts = (labels.starts, labels.changed, labels.undone, labels.at)
     found = [_Changed(*four) for four in zip(*(part[met].tolist() for part in parts), strict=True)]
     if source.bounds == EVERYTHING and found:
@@ -201,14 +201,22 @@ def _reached(division: Division, source: SourceView, start: int, refreshed: Refr
     return division.touched(lo, hi)
 
 
-def contains_all(division: Division, refreshed: Refreshed, source: SourceView, number: int, upto: int) -> bool:
-    """Whether every partition contains all that changed in a source, the one of this number, up to a generation."""
-    for change in _changes(source, upto):
+def contained(division: Division, refreshed: Refreshed, source: SourceView, number: int, upto: int) -> int:
+    """The generation, `upto` at the most, up to which every partition contains all that changed in a source, the one of this number.
+
+    A label has only the last change of a partition. There may have been others before it, also where it is of later than `upto`: a stale
+    partition contains for certain no more than it was computed of.
+    """
+    least = upto
+    for change in _changes(source) if upto > source.verified else ():
         for start in _reached(division, source, change.start, refreshed, ()):
             at = refreshed.place(start)
-            if at < 0 or refreshed.vectors[at, number] < change.changed:
-                return False
-    return True
+            of = int(refreshed.vectors[at, number]) if at >= 0 else NEVER
+            if of < change.changed and of < least:
+                least = max(of, source.verified)
+                if least == source.verified:
+                    return least
+    return least
 
 
 # ---- what is read -------------------------------------------------------------------------------------------

@@ -220,6 +220,8 @@ def _how(name: str, call: _Call, floats: bool) -> str:
     how = _COMBINE.get(call.function.kind)
     if how is None:
         raise Not(f"{name} is {function_name(call.function)}(…), which cannot be merged: only count, sum, min and max can")
+    if call.function.kind == "Sum" and call.function.field("evalContext") == "TRY":
+        raise Not("try_sum(…) is null where a sum was too large, and that looks as if there had been no values: use sum")
     if call.function.kind == "Sum" and not floats and not _is_exact(call.argument):
         raise Not(f"{name} is a sum of floating-point numbers, whose last digits depend on the order; sum whole numbers or decimals")
     return how

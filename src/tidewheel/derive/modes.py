@@ -114,7 +114,8 @@ def decide(
     floats: bool = False,
     hidden: bool = False,
 ) -> Modes:
-    """The modes of a definition. `key` is the derived table's key column, `source_keys` are its sources'; None: it is no single column.
+    """The modes of a definition. `key` is the derived table's key column, `source_keys` are its sources'; None: it is no single column,
+    or one whose values Spark does not tell apart.
 
     `floats`: sums of floating-point numbers may be merged, too, though the order in which they are added changes their last digits.
     `hidden`: averages may be merged whose sum and count are kept besides the columns.
@@ -156,7 +157,7 @@ def _keys(plan: PlanTree, key: str | None, source_keys: Mapping[str, str | None]
         if source.lower() not in names:
             continue
         if column is None:
-            reasons.append(f"the key of {source} is not a single column")
+            reasons.append(f"the key of {source} is not a single column, or of floating-point numbers or nanoseconds")
             continue
         try:
             columns = key_columns(plan, source, column)

@@ -23,7 +23,7 @@ from tidewheel.derive.lineage import (
     Refreshed,
     SourceView,
     StalePartition,
-    contains_all,
+    contained,
     first_set,
     needed,
     stale_partitions,
@@ -47,7 +47,7 @@ from tidewheel.model.partition_labels import Labels
 from tidewheel.model.partitions import joined
 from tidewheel.model.pieces import GENERATION_HI, TMAX, TMIN
 from tidewheel.model.query import pair
-from tidewheel.model.schema import ColumnKey
+from tidewheel.model.schema import ColumnKey, is_exact_in_spark
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.touched_keys import MOST_KEYS, unpacked
 
@@ -208,6 +208,8 @@ class LocalDerived:
     def _by_mode(self, mode: Mode, one: StalePartition, derived: frozenset[int]) -> _Way | None:
         if mode.name == KEYS:
             by = mode.keys_by(self.sources)
+            if not all(self._is_exact(source, column) for source, column in by.items()):
+                return None  # it was defined before that was asked
             keyed = frozenset(i for i, name in enumerate(self.sources) if name in by)
             # rows of a derived table are exchanged: what is new is not known, but perhaps the keys that changed
             touched = frozenset(one.changed & derived)
@@ -221,6 +223,9 @@ class LocalDerived:
             if one.changed <= new:
                 return _Way(mode, new, few=new)
         return None
+
+    def _is_exact(self, source: str, column: str) -> bool:
+        return is_exact_in_spark(self._table.engine.table(source).spec.schema.field(column).type)
 
     def _tells_keys(self, source: int, column: str, generation: int) -> bool:
         table = self._table.engine.table(self.sources[source])
@@ -263,11 +268,10 @@ class LocalDerived:
             return ()
         contents = self.contents
         after = self.refreshed.after((start for start, _ in plan.partitions), number, [read.upto for read in plan.sources])
-        return tuple(
-            (of.source_id, read.upto)
-            for i, (of, view, read) in enumerate(zip(contents.dependencies, self._views(fresh=False), plan.sources, strict=True))
-            if read.upto > of.verified and contains_all(self.division, after, view, i, read.upto)
-        )
+        views = self._views(fresh=False)
+        sources = enumerate(zip(contents.dependencies, views, plan.sources, strict=True))
+        reached = [(of, contained(self.division, after, view, i, read.upto)) for i, (of, view, read) in sources]
+        return tuple((of.source_id, generation) for of, generation in reached if generation > of.verified)
 
     def done(self, record: RefreshRecord) -> None:
         """The catalog has this refresh. Called by the commit thread."""

@@ -233,6 +233,12 @@ def is_int64(type_: pa.DataType) -> bool:
     return bool(t.is_int64(type_) or t.is_timestamp(type_) or t.is_date64(type_) or t.is_time64(type_) or t.is_duration(type_))
 
 
+def is_exact_in_spark(type_: pa.DataType) -> bool:
+    """Whether keys of this type are as many in Spark. It takes 0.0 and -0.0 for one, and cuts nanoseconds off."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return not pa.types.is_floating(type_) and getattr(type_, "unit", "") != "ns"
+
+
 def as_schema(schema: Any) -> pa.Schema:
     if isinstance(schema, pa.Schema):
         return schema

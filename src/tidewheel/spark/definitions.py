@@ -21,7 +21,7 @@ from tidewheel.derive.used_columns import narrowed, used_columns
 from tidewheel.engine.compute import Defined
 from tidewheel.errors import SchemaError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, PYTHON, RECOMPUTE, SPARK_SQL, Definition, Mode
-from tidewheel.model.schema import TableSpec, nearest
+from tidewheel.model.schema import TableSpec, is_exact_in_spark, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.spark.analysed import PINNED, Analysed, analyse_function, analyse_sql, parameters, sources_of
 from tidewheel.spark.average_states import state_fields
@@ -155,9 +155,9 @@ def _time_of(spec: TableSpec) -> str | TimeAxis:
 
 
 def _key_of(spec: TableSpec) -> str | None:
-    """The column that is the key; none of floating-point numbers, of which two can be the same key and other values (0.0 and -0.0)."""
+    """The column that is the key, if Spark tells its values apart."""
     (column, *more) = spec.key.columns
-    return None if more or pa.types.is_floating(spec.schema.field(column).type) else column
+    return column if not more and is_exact_in_spark(spec.schema.field(column).type) else None
 
 
 def _known(names: Sequence[str], tables: Sequence[str]) -> list[str]:

@@ -418,6 +418,7 @@ DEFINITIONS: dict[str, Definition] = {
     "count_distinct": Definition("SELECT plate, date_trunc('HOUR', ts) ts, count(DISTINCT n) c FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "float_sum": Definition("SELECT plate, date_trunc('HOUR', ts) ts, sum(speed) s FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "average": Definition("SELECT plate, date_trunc('HOUR', ts) ts, avg(n) a FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
+    "try_sum": Definition("SELECT plate, date_trunc('HOUR', ts) ts, try_sum(n) s, max(n) top FROM taxi GROUP BY 1, 2", {"taxi": HOUR}),
     "average_with_parts": Definition(
         "SELECT plate, date_trunc('HOUR', ts) ts, avg(n) a, sum(n) total, count(n) c FROM taxi GROUP BY 1, 2", {"taxi": HOUR}
     ),
