@@ -84,9 +84,11 @@ def main(root: str, role: str, *more: str) -> None:
         follow(wh, Path(more[0]), DuckCompute())
     else:
         import tidewheel.spark as tws
-        from tidewheel.spark.derived_compute import SparkCompute
+        from tidewheel.spark import derived_compute
 
-        follow(wh, Path(more[0]), SparkCompute(tws.session("local[2]"), Path(root)))
+        derived_compute.SMALL = random.choice([-1, derived_compute.SMALL])  # read by Python workers, or handed over
+        tws.session("local[2]")
+        follow(wh, Path(more[0]), derived_compute.SparkCompute(None, Path(root)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 After each death the next process goes on; at the end all acknowledged packages are there, each partition of the derived table has the rows
 of its query at its vector, and one more pass brings it to the query over what is there. `make test` kills twice with DuckDB as the
-computer; the soak a hundred times, and twenty more with Spark.
+computer; the soak a hundred times, and twenty more with Spark: there its Java process and its Python workers die, too, under a refresher
+that lives on.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 import tidewheel as tw
 from tests.conftest import SOAK, Voice
 from tests.crash import derived
 from tests.crash.book import rows_of
+from tests.crash.campaign import end_all
 from tests.crash.follower import acknowledged, package
 
 HERE = Path(__file__).parents[2]
@@ -64,14 +67,35 @@ class Followers:
 
     def kill(self, role: str) -> None:
         process = self.of[role]
+        others = self._of_spark(role)
         process.kill()
         process.wait()
         if process.stderr is not None:
             process.stderr.close()
+        end_all(others)
 
     def replace(self, role: str) -> None:
         self.kill(role)
         self.of[role] = self._start(role)
+
+    def strike(self, what: str) -> int:
+        """Kill Java, or the Python workers, of the refresher, which lives on and has to do without. Returns how many there were."""
+        found = [one for one in self._of_spark("refresh") if (_name(one) == "java") == (what == "java")]
+        for one in found:
+            with suppress(psutil.Error):
+                one.kill()
+        return len(found)
+
+    def _of_spark(self, role: str) -> list[psutil.Process]:
+        with suppress(psutil.Error):
+            return psutil.Process(self.of[role].pid).children(recursive=True)
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return str(process.name())
+    return ""
 
 
 @contextmanager
@@ -96,10 +120,14 @@ def killed(folder: Path, computer: str, kills: int, voice: Voice) -> None:
                 if rng.random() < 0.7:
                     both.wait_for_more("refresh", 1)
                 time.sleep(rng.random() * 0.3)
-                role = rng.choice(["feed", "refresh"])
-                both.replace(role)
-                dead[role] += 1
+                role = rng.choice(["feed", "refresh"] if computer == "duck" else ["feed", "refresh", "java", "java", "workers"])
+                if role in both.of:
+                    both.replace(role)
+                    dead[role] += 1
+                else:
+                    dead[role] += both.strike(role) > 0
             both.wait_for_more("feed", 5)
+            both.wait_for_more("refresh", 1)
         finally:
             done = f"{both.done('feed')} packages, {both.done('refresh')} passes with commits"
             voice.at_the_end(f"TIDEWHEEL_SEED={SEED}: kills {dict(dead)}, {done}")
