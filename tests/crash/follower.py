@@ -20,7 +20,7 @@ from tests.crash import derived
 from tests.crash.book import SCHEMA, SECOND, Row, arrow
 from tidewheel.engine.compute import Compute
 from tidewheel.engine.refresher import refresh
-from tidewheel.errors import ConflictError, QueryError
+from tidewheel.errors import ConflictError, QueryError, SparkError
 from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import engine_of
 
@@ -65,10 +65,10 @@ def feed(wh: tw.Warehouse, journal: Path, seed: int) -> None:
             time.sleep(0.01)
 
 
-def follow(wh: tw.Warehouse, journal: Path, compute: Compute, forgiven: type[Exception] = ConflictError) -> None:
+def follow(wh: tw.Warehouse, journal: Path, compute: Compute, *forgiven: type[Exception]) -> None:
     while True:
         for one in patiently(lambda: refresh(engine_of(wh), compute, anew=lambda: engine_of(wh))).tables:
-            if one.cause is not None and not (isinstance(one.cause, forgiven) or getattr(one.cause, "retryable", False)):
+            if one.cause is not None and not (isinstance(one.cause, (ConflictError, *forgiven)) or getattr(one.cause, "retryable", False)):
                 raise one.cause
             if one.partitions:
                 with journal.open("a") as written:
@@ -88,8 +88,8 @@ def main(root: str, role: str, *more: str) -> None:
 
         derived_compute.SMALL = random.choice([-1, derived_compute.SMALL])  # read by Python workers, or handed over
         tws.session("local[2]")
-        # a worker that dies while it plans what tasks read fails the query, in words of Spark's: what fails for good is done no more
-        follow(wh, Path(more[0]), derived_compute.SparkCompute(None, Path(root)), QueryError)
+        # Java may die while it starts, and a worker while it plans what tasks read; whoever waits for a pass notices what fails for good
+        follow(wh, Path(more[0]), derived_compute.SparkCompute(None, Path(root)), QueryError, SparkError)
 
 
 if __name__ == "__main__":
