@@ -82,9 +82,9 @@ class _Later:
 
 
 def spark_computer(spark: SparkSession | None, current: CurrentEngine) -> Compute:
-    from tidewheel.spark import computer
+    from tidewheel.spark import SparkCompute
 
-    return computer(spark, current.root)  # type: ignore[no-any-return]
+    return SparkCompute(spark, current.root)  # type: ignore[no-any-return]
 
 
 def refreshed(

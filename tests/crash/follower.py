@@ -20,7 +20,7 @@ from tests.crash import derived
 from tests.crash.book import SCHEMA, SECOND, Row, arrow
 from tidewheel.engine.compute import Compute
 from tidewheel.engine.refresher import refresh
-from tidewheel.errors import ConflictError
+from tidewheel.errors import ConflictError, QueryError, SparkError
 from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import engine_of
 
@@ -65,10 +65,10 @@ def feed(wh: tw.Warehouse, journal: Path, seed: int) -> None:
             time.sleep(0.01)
 
 
-def follow(wh: tw.Warehouse, journal: Path, compute: Compute) -> None:
+def follow(wh: tw.Warehouse, journal: Path, compute: Compute, *forgiven: type[Exception]) -> None:
     while True:
         for one in patiently(lambda: refresh(engine_of(wh), compute, anew=lambda: engine_of(wh))).tables:
-            if one.cause is not None and not (isinstance(one.cause, ConflictError) or getattr(one.cause, "retryable", False)):
+            if one.cause is not None and not (isinstance(one.cause, (ConflictError, *forgiven)) or getattr(one.cause, "retryable", False)):
                 raise one.cause
             if one.partitions:
                 with journal.open("a") as written:
@@ -84,9 +84,12 @@ def main(root: str, role: str, *more: str) -> None:
         follow(wh, Path(more[0]), DuckCompute())
     else:
         import tidewheel.spark as tws
-        from tidewheel.spark.derived_compute import SparkCompute
+        from tidewheel.spark import derived_compute
 
-        follow(wh, Path(more[0]), SparkCompute(tws.session("local[2]"), Path(root)))
+        derived_compute.SMALL = random.choice([-1, derived_compute.SMALL])  # read by Python workers, or handed over
+        tws.session("local[2]")
+        # Java may die while it starts, and a worker while it plans what tasks read; whoever waits for a pass notices what fails for good
+        follow(wh, Path(more[0]), derived_compute.SparkCompute(None, Path(root)), QueryError, SparkError)
 
 
 if __name__ == "__main__":

@@ -81,13 +81,29 @@ spark = tws.session("local[1]", **{"spark.sql.shuffle.partitions": 3})  # in the
 print("again", spark.range(10).count(), spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
 print("ours", spark.read.format("tidewheel").load(sys.argv[1]).where("plate > 1").count())
 import os, signal
+from pathlib import Path
 from pyspark import SparkContext
+import pyarrow as pa
+import tidewheel as tw
+from tidewheel.engine.refresher import refresh
+from tidewheel.spark import SparkCompute
+from tidewheel.testing.probe import engine_of
+wh = tw.open(Path(sys.argv[1]).parent)
+wh.create_derived("late", "SELECT * FROM taxi WHERE plate > 1", time="ts", key="plate")
+nobodys, given = SparkCompute(None, wh._engine.root), SparkCompute(spark, wh._engine.root)
+def followed(compute):
+    taxi = wh.table("taxi")
+    taxi.insert(pa.table({"plate": [9], "ts": [40]}).cast(taxi.schema))
+    return refresh(engine_of(wh), compute)["late"]
+print("followed", followed(nobodys).mode, followed(given).mode)
 os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
 SparkContext._gateway.proc.wait()
 try:
     spark.range(10).count()
 except Exception as e:
     print(type(e).__name__)
+print("followed", followed(given).error[:42], "|", followed(nobodys).mode)
+wh.close()
 print("risen", tws.session("local[1]").range(10).count())
 print(tws.log_file())
 """
@@ -100,9 +116,10 @@ def test_nothing_of_spark_reaches_the_terminal_however_often_it_starts(taxi: Pat
     lines = done.stdout.splitlines()
     assert done.stderr == "" and done.returncode == 0
     assert lines[:5] == ["rows 10", "ours 2", "ArithmeticException", "SparkRuntimeException", "AnalysisException"]
-    assert lines[5:9] == ["again 10 local[1,4] 3", "ours 2", "ConnectionRefusedError", "risen 10"]
+    assert lines[5:8] == ["again 10 local[1,4] 3", "ours 2", "followed recompute append"]
+    assert lines[8:11] == ["ConnectionRefusedError", "followed the Spark session that was given has ended | append", "risen 10"]
     logs = sorted((tmp_path / "tidewheel" / "spark").iterdir())
-    assert Path(lines[9]) in logs and "on a worker" in logs[0].read_text()
+    assert Path(lines[11]) in logs and "on a worker" in logs[0].read_text()
     assert list((tmp_path / "here").iterdir()) == []
 
 

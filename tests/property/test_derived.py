@@ -40,7 +40,7 @@ from tidewheel.model.schema import make_spec
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import Probe, engine_of
-from tidewheel.write import refreshes
+from tidewheel.write import layers, refreshes
 
 BASES = ("a", "b")
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
@@ -379,9 +379,11 @@ def campaign(machine: type[DerivedMachine], most: int, steps: int, voice: Voice)
 @pytest.mark.parametrize("patched", [False, True])
 @pytest.mark.timeout(0 if SOAK else 300)  # Hypothesis takes the end of the time for a failure of the example, and shrinks it for minutes
 def test_every_partition_is_its_query_at_its_vector(patched: bool, voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`patched`: chunks of few rows each, patched however small they are; merged rows are looked up by their keys."""
+    """`patched`: chunks of few rows each, patched and added to however small they are; merged rows are looked up by their keys."""
     if patched:
         monkeypatch.setattr(source_reading, "KEY_BYTES", 0)
         monkeypatch.setattr(refresh_commit, "PATCHED_BYTES", 0)
         monkeypatch.setattr(refreshes, "CHUNK_BYTES", 1000)
+        monkeypatch.setattr(layers, "SMALL", 3500)
+        monkeypatch.setattr(layers, "LARGEST", 20_000)
     campaign(DerivedMachine, 2000 if SOAK else 10, 20, voice)

@@ -3,7 +3,8 @@
   1. compare    is the plan still about what is there, and which of its partitions have other rows now?
   2. exchange   one transaction, one swap (`write/refreshes.py`)
 Where only rows of some keys are exchanged in large chunks, only these are read and compared, and all others are copied as they stand
-(`write/patches.py`). Else the rows beside the new ones, in the chunks that are written anew, are read and arranged with them.
+(`write/patches.py`). Where rows are only added to a large partition, they are written beside its chunks (`write/layers.py`). Else the rows
+beside the new ones, in the chunks that are written anew, are read and arranged with them.
 If no partition has other rows, only the vector moves, and nothing that depends on the table is stale.
 """
 
@@ -27,6 +28,7 @@ from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey
 from tidewheel.model.touched_keys import MOST_KEYS, packed
 from tidewheel.read.local_result import LocalResult
+from tidewheel.write.layers import layers_of
 from tidewheel.write.patches import MOST_PIECES, Patch, Spot, spots_of
 from tidewheel.write.pending import Refresh
 from tidewheel.write.publish import Reservation
@@ -75,9 +77,9 @@ class _Commit:
         table, publisher, plan = self._table, self._table.publisher, self._asked.plan
         # 1. which partitions have other rows now
         times = [self._derived.division.interval(start) for start, _ in plan.partitions]
-        spots = self._spots()
-        old = self._read(plan.intervals) if spots is None else None
-        gone = self._leaving(old) if spots is None else self._rows_of(spots)
+        adds, spots = plan.mode.name == APPEND, self._spots()
+        old = self._read(() if adds else plan.intervals) if spots is None else None
+        gone = self._leaving(old) if old is not None else self._rows_of(spots or ())
         others = differing(gone, self._new, self._time, times)
         changed = [interval for interval, is_other in zip(times, others, strict=True) if is_other]
         if not changed:
@@ -91,29 +93,40 @@ class _Commit:
             record = self._record(fresh.num_rows, len(changed), reserved.generation, self._keys(gone, within))
             refresh = Refresh(record, labels, self._derived.done)
             patches = self._patches(spots, fresh, within) if spots is not None else None
-            if patches is None or not patch(publisher, table.engine.flusher, patches, reserved, refresh):
+            if adds:
+                self._add(fresh, changed, reserved, refresh)
+            elif patches is None or not patch(publisher, table.engine.flusher, patches, reserved, refresh):
                 self._exchange(self._read(plan.intervals) if old is None else old, fresh, within, reserved, refresh)
         return RefreshOutcome(self._number, reserved.generation, len(times), len(changed), fresh.num_rows)
 
     def _exchange(self, old: pa.Table, fresh: pa.Table, within: tuple[Interval, ...], reserved: Reservation, refresh: Refresh) -> None:
         """All rows of the chunks that are met are written anew, those beside the new ones included."""
-        spans = spans_of(self._version.chunks, within, self._new.nbytes)
+        spans = spans_of(self._version.chunks, within, self._new.nbytes, self._table.spec.partitions)
         stays = [self._read(less(spans, within)), _within(self._staying(old), self._time, within)]
         rows = pa.concat_tables([*stays, fresh])
         exchange(self._table.publisher, self._table.engine.flusher, rows, spans, reserved, refresh)
+
+    def _add(self, fresh: pa.Table, changed: Sequence[Interval], reserved: Reservation, refresh: Refresh) -> None:
+        """No row leaves. Large partitions get a layer; the chunks of others are written anew, as ever."""
+        chunks, divided = self._version.chunks, self._table.spec.partitions
+        numbers, counts = np.unique(divided.numbers(times_of(fresh, self._time)), return_counts=True)
+        each = fresh.nbytes / fresh.num_rows
+        layers = layers_of(chunks, divided, dict(zip(numbers.tolist(), (counts * each).astype(np.int64).tolist(), strict=True)))
+        large = [one for one in changed if divided.number(one[0]) in layers.partitions]
+        others = joined(one for one in changed if divided.number(one[0]) not in layers.partitions)
+        spans = spans_of(chunks, others, fresh.nbytes, divided) if others else ()
+        rows = pa.concat_tables([self._read(spans), self._read_chunks(layers.merged), fresh])
+        leaving = frozenset(chunks.holders[n].record.id for n in layers.merged)
+        exchange(self._table.publisher, self._table.engine.flusher, rows, spans, reserved, refresh, large, leaving)
 
     # ---- rows that leave, and rows that stay ------------------------------------------------------------
 
     def _leaving(self, old: pa.Table) -> pa.Table:
         """The rows of the partitions that new ones take the place of."""
-        if self._asked.plan.mode.name == APPEND:
-            return old.slice(0, 0)
         return old if self._asked.keys is None else old.filter(self._of_keys(old))
 
     def _staying(self, old: pa.Table) -> pa.Table:
         """All others of the partitions."""
-        if self._asked.plan.mode.name == APPEND:
-            return old
         return old.slice(0, 0) if self._asked.keys is None else old.filter(pc.invert(self._of_keys(old)))
 
     def _of_keys(self, old: pa.Table) -> pa.ChunkedArray:
@@ -156,6 +169,13 @@ class _Commit:
         version: Version = self._version
         found = [LocalResult(self._table.planner, version, Query(time=interval, hidden=True)).to_arrow() for interval in intervals]
         return pa.concat_tables(found) if found else self._table.spec.stored.empty_table()
+
+    def _read_chunks(self, numbers: Sequence[int]) -> pa.Table:
+        """What is seen of the rows of some chunks."""
+        if not numbers:
+            return self._table.spec.stored.empty_table()
+        some = self._version.of_chunks(self._version.chunks.only(numbers), trees=False)
+        return LocalResult(self._table.planner, some, Query(hidden=True)).to_arrow()
 
     def _labels(self, changed: Sequence[Interval], gone: pa.Table, generation: int) -> tuple[Label, ...]:
         """Partitions that had such rows have lost some; the others only gained."""

@@ -203,8 +203,9 @@ class ChunkSet:
 
     def only(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> ChunkSet:
         """The chunks of these numbers."""
+        numbers = np.asarray(numbers, np.int64)  # a tuple would name one cell
         new = ChunkSet(self.matrix.shape[1])
-        new.holders = [self.holders[i] for i in numbers]
+        new.holders = [self.holders[i] for i in numbers.tolist()]
         new.count = len(new.holders)
         new.matrix = np.zeros((max(16, new.count + new.count // 4), self.matrix.shape[1]), np.int64)
         opened = self.matrix[numbers, OPEN]  # before the addresses, which other threads fill in at any time

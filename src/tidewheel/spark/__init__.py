@@ -20,7 +20,7 @@ _HOMES = {
     "ingest": "tidewheel.spark.ingestion",
     # for the warehouse, not for users
     "background_session": "tidewheel.spark.spark_sessions",
-    "computer": "tidewheel.spark.derived_compute",
+    "SparkCompute": "tidewheel.spark.derived_compute",
     "define": "tidewheel.spark.definitions",
 }
 

@@ -25,7 +25,7 @@ from tidewheel.model.schema import TableSpec, is_exact_in_spark, nearest
 from tidewheel.model.times import TimeAxis
 from tidewheel.spark.analysed import PINNED, Analysed, analyse_function, analyse_sql, parameters, sources_of
 from tidewheel.spark.average_states import state_fields
-from tidewheel.spark.derived_compute import running_session
+from tidewheel.spark.derived_compute import session_for
 from tidewheel.spark.functions import digest_of, register_function
 from tidewheel.spark.other_version import columns_made
 
@@ -47,7 +47,7 @@ def define(
     `tables` are all that there are, `derived` those of them that are derived; `key` is the derived table's key, if it is a column.
     `deterministic` are names of Python functions that give the same each time. SchemaError says what cannot be a derived table.
     """
-    session = running_session(spark)
+    session = session_for(spark)
     names = _known(sources_of(session, what) if isinstance(what, str) else parameters(what), tables)
     if odd := [name for name in bounds if name not in names]:
         raise SchemaError(f"bounds: {odd[0]!r} is no source of this definition.{nearest(odd[0], names)} Sources: {', '.join(names)}")

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.compute import SourceRows
-from tidewheel.errors import ConflictError, QueryError, SchemaError
+from tidewheel.errors import ConflictError, QueryError, SchemaError, SparkError
 from tidewheel.model.derived import PYTHON, Definition
 from tidewheel.model.schema import TableSpec
 from tidewheel.spark import jvm
@@ -27,11 +27,11 @@ from tidewheel.spark.analysed import called, pinned_session
 from tidewheel.spark.average_states import with_states
 from tidewheel.spark.conf import PUSHDOWN
 from tidewheel.spark.functions import function_of
-from tidewheel.spark.launch import reason
+from tidewheel.spark.launch import died, launched, log_file, reason
 from tidewheel.spark.options import PART, TablePart
 from tidewheel.spark.other_version import check_version
 from tidewheel.spark.source import FORMAT, install
-from tidewheel.spark.spark_sessions import background_session
+from tidewheel.spark.spark_sessions import background_session, running_session, session_anew
 from tidewheel.spark.types import TRUNCATE, delivery, known_schema
 
 SMALL = 64 << 20
@@ -44,6 +44,9 @@ TASK_ROWS = 100_000
 """Rows that are worth a task which reads them from Arrow."""
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+PATIENCE = 2.0
+"""Seconds: a line breaks a moment before the process at its end has ended."""
 
 _PLAIN = {
     # each of these saves milliseconds that a small refresh does not have; none of them changes an answer
@@ -60,18 +63,52 @@ _GONE = ("cannot be read any more as it was", "is not held any more")
 
 
 class SparkCompute:
-    """Computes in the Java process of a session that is there. `root`: the folder of the warehouse, for tasks that read chunks."""
+    """Computes in a session: a user's, or, if none is given, the one that runs in this process, or one of ours.
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self._spark = spark
+    A session that nobody gave is started anew once its Java process has died; a user's is the user's to start. `root`: the folder of the
+    warehouse, for tasks that read chunks.
+    """
+
+    def __init__(self, spark: SparkSession | None, root: Path) -> None:
+        self._given = spark is not None
+        self._session = spark
         self._root = root
         self._lock = threading.Lock()
 
     def run(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
         with self._lock:
-            seen = {name: _seen(one) for name, one in sources.items()}
-            check_version(self._spark, self._root, definition, seen)
-            return self._pinned(definition, sources)
+            spark = self._living()
+            try:
+                seen = {name: _seen(one) for name, one in sources.items()}
+                check_version(spark, self._root, definition, seen)
+                return self._pinned(definition, sources)
+            except Exception as e:
+                if died(PATIENCE if _is_of_the_line(e) else 0.0):
+                    raise self._over() from e
+                raise
+
+    @property
+    def _spark(self) -> SparkSession:
+        assert self._session is not None
+        return self._session
+
+    def _living(self) -> SparkSession:
+        launched()  # a Java process that is dead is forgotten
+        if self._session is None:
+            self._session = session_for(None)
+        elif jvm.is_over(self._session):
+            if self._given:
+                raise self._over()
+            self._session = session_anew()
+        return self._session
+
+    def _over(self) -> SparkError:
+        log = f" Its log is {log_file()}." if log_file() else ""
+        if self._given:
+            return SparkError(f"the Spark session that was given has ended: start a new one, and begin anew with that.{log}")
+        error = SparkError(f"Spark's Java process died; it is started anew when there is something to compute again.{log}")
+        error.retryable = True
+        return error
 
     def _pinned(self, definition: Definition, sources: Mapping[str, SourceRows]) -> pa.Table:
         with pinned_session(self._spark, dict(definition.conf)) as session:
@@ -128,16 +165,18 @@ class SparkCompute:
             session.conf.set(BATCH_ROWS, before)
 
 
-def running_session(spark: SparkSession | None) -> SparkSession:
+def session_for(spark: SparkSession | None) -> SparkSession:
     """The session that a user gave, or the one that runs in this process, or a new one of ours, which inserts and queries go before."""
-    if spark is not None:
-        return spark
-    return SparkSession.builder.getOrCreate() if jvm.has_context() else background_session()
+    return spark if spark is not None else running_session() or background_session()
 
 
-def computer(spark: SparkSession | None, root: Path) -> SparkCompute:
-    """Spark, for the derived tables of a warehouse."""
-    return SparkCompute(running_session(spark), root)
+def _is_of_the_line(error: BaseException | None) -> bool:
+    """Whether an error, or what it came of, says that nobody answers any more."""
+    while error is not None:
+        if isinstance(error, (ConnectionError, EOFError, Py4JNetworkError)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def source_schema(spec: TableSpec, columns: Sequence[str] | None = None) -> StructType:

@@ -71,6 +71,11 @@ def has_context() -> bool:
     return SparkContext._active_spark_context is not None
 
 
+def is_over(spark: SparkSession) -> bool:
+    """Whether a session was stopped, or its Java process was forgotten: its context is not the one that runs."""
+    return is_classic(spark) and SparkContext._active_spark_context is not spark.sparkContext
+
+
 def forget_java() -> None:
     """After the Java process died: PySpark would talk to it for ever. Check: `SparkContext._ensure_initialized` and `SparkSession.Builder`
     look at no other attribute of a class to see what there is."""

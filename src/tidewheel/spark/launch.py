@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
 import sys
 import time
 import traceback
@@ -55,6 +56,16 @@ def launched() -> bool:
         jvm.forget_java()
         return False
     return gateway is not None
+
+
+def died(patience: float) -> bool:
+    """Whether the Java process that we have a line to is dead. It is given so many seconds to end, and then forgotten."""
+    process = getattr(jvm.gateway(), "proc", None)
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    return not launched()
 
 
 def launch(settings: Mapping[str, str], local: bool, options: list[str] | None = None, background: bool = False) -> Any:

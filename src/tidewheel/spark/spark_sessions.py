@@ -23,6 +23,9 @@ __all__ = ["SparkSession", "log_file", "register", "session"]
 _LEAST = (4, 3)
 _lock = threading.Lock()
 
+_last: tuple[str | None, dict[str, str], bool] = None, {}, True
+"""Master, settings and priority of the last session that was started here."""
+
 
 def session(master: str | None = None, **conf: object) -> SparkSession:
     """A quiet Spark session, set for real-time streams, with `format("tidewheel")`.
@@ -40,11 +43,24 @@ def background_session(master: str | None = None) -> SparkSession:
     return _running_or_new(master, {}, background=True)
 
 
+def running_session() -> SparkSession | None:
+    """The session of this process, whoever started it, if its Java process is alive."""
+    return SparkSession.builder.getOrCreate() if launched() and has_context() else None
+
+
+def session_anew() -> SparkSession:
+    """In the place of one whose Java process ended: the one that runs by now, or one like the last that was started here."""
+    return running_session() or _running_or_new(*_last)
+
+
 def _running_or_new(master: str | None, wanted: dict[str, str], background: bool = False) -> SparkSession:
+    global _last
     with _lock:
-        if launched() and has_context():
-            return register(_changed(SparkSession.builder.getOrCreate(), master, wanted))
-        return register(start(master, wanted, background=background))
+        if (running := running_session()) is not None:
+            return register(_changed(running, master, wanted))
+        made = register(start(master, wanted, background=background))
+        _last = master, wanted, background
+        return made
 
 
 def register(spark: SparkSession) -> SparkSession:

@@ -43,7 +43,8 @@ def _watch(wh: Warehouse, names: list[str] | None, every: str, master: str | Non
     from tidewheel.derived_table import loop
     from tidewheel.spark import background_session
 
-    with loop(wh._current, every, names, background_session(master), lambda report: _show(report, format_)) as running:
+    background_session(master)  # the one that runs from now on; started anew, with this master, should its Java die
+    with loop(wh._current, every, names, None, lambda report: _show(report, format_)) as running:
         try:
             running.wait()
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
 from tidewheel.catalog.access import CatalogWriter
@@ -25,7 +25,7 @@ from tidewheel.env import deadline
 from tidewheel.env.clock import Clock
 from tidewheel.env.interrupts import Outcome
 from tidewheel.env.store import Store
-from tidewheel.errors import FencedError, TidewheelError
+from tidewheel.errors import ConflictError, FencedError, TidewheelError
 from tidewheel.index.version import Change, ChunkLike
 from tidewheel.model.codes import KeyCoder
 from tidewheel.model.pieces import Shape
@@ -121,14 +121,18 @@ class Committer:
         reserved: Reservation | None,
         deliveries: Sequence[Delivery] = (),
         refresh: Refresh | None = None,
+        leaving: frozenset[str] = frozenset(),
     ) -> None:
-        """Commit chunks that were written, perhaps elsewhere, and masks, in one transaction, then show both in one swap.
+        """Commit chunks that were written, perhaps elsewhere, and masks, in one transaction, then show both in one swap. Chunks that are
+        `leaving` have their rows in those that come, and a generation is reserved.
 
         Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two. Without
         a reserved generation the table's stays as it is: nothing of its rows changes.
         """
         done = Outcome()
-        pending = Pending(publisher, records, masks=masks, deliveries=list(deliveries), refresh=refresh, done=done, reserved=reserved)
+        pending = Pending(
+            publisher, records, masks=masks, deliveries=list(deliveries), refresh=refresh, leaving=leaving, done=done, reserved=reserved
+        )
         if reserved is not None:
             reserved.handed_over = True
         self._written.put(pending)  # no call in between: nothing interrupts it
@@ -251,6 +255,8 @@ class Committer:
         generation, servers = publisher.version.generation, publisher.placing.new_servers
         chunks = [self.chunk(publisher, r) for r in one.records]  # before the commit: nothing may fail after it
         change = self._change(publisher, chunks, one.masks, job)
+        if one.leaving:
+            change = self._without(publisher, change, one.leaving)
         divided = publisher.spec.partitions
         if one.refresh is not None:
             labels, undone = one.refresh.labels, undone_by((), divided)
@@ -293,6 +299,14 @@ class Committer:
             publisher.untidy = publisher.untidy or bool(version.hidden or masks)
             return Change(tuple(chunks), masks=masks, hidden=version.hidden.plus(masks))
         return change_of(version, chunks, masks, job.views if job else (), EVERYWHERE if publisher.untidy else None)
+
+    def _without(self, publisher: Publisher, change: Change, leaving: frozenset[str]) -> Change:
+        """With chunks that leave because their rows come again: at earlier generations, the table cannot be read any more."""
+        if self._is_keeping():
+            raise ConflictError("a backup has begun while a refresh was being committed; nothing was changed. Refresh again")
+        publisher.untidy = publisher.untidy or bool(publisher.version.hidden)  # masks that only they needed
+        horizon = max(change.horizon, publisher.version.generation)
+        return replace(change, remove=change.remove | leaving, horizon=horizon)
 
     def _show(self, step: _Step) -> None:
         """Step 5, and what follows from it: files of chunks that left are condemned, the log is trimmed."""

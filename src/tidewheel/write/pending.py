@@ -39,6 +39,8 @@ class Pending:
     deliveries: list[Delivery] = field(default_factory=list)
     refresh: Refresh | None = None
     """Of a derived table."""
+    leaving: frozenset[str] = frozenset()
+    """Ids of chunks all of whose rows that are seen are in the records, too."""
     done: Outcome | None = None
     """Somebody waits for it; a flush is tried again instead."""
     reserved: Reservation | None = None

@@ -2,7 +2,8 @@
 
 The chunks of a derived table are cut at the ends of partitions, and each has neighbouring partitions only, as many as make up a chunk.
 A refresh writes the chunks that it touches anew, with the rows beside those that it computed, so the old ones are hidden from end to end
-and leave with the commit (tidy.py): however often a table is refreshed, it stays as if it had just been built.
+and leave with the commit (tidy.py): however often a table is refreshed, it stays as if it had just been built. Only where rows come to a
+large partition, and none leave it, they are written beside its chunks (layers.py).
 """
 
 from __future__ import annotations
@@ -35,17 +36,25 @@ REASON = "refresh"
 
 
 def exchange(
-    publisher: Publisher, flusher: Flusher, rows: pa.Table, spans: Sequence[tuple[int, int]], reserved: Reservation, refresh: Refresh
+    publisher: Publisher,
+    flusher: Flusher,
+    rows: pa.Table,
+    spans: Sequence[tuple[int, int]],
+    reserved: Reservation,
+    refresh: Refresh,
+    beside: Sequence[tuple[int, int]] = (),
+    leaving: frozenset[str] = frozenset(),
 ) -> None:
-    """Commit a refresh: these rows, which lie in the spans, take the place of all rows there."""
+    """Commit a refresh: these rows take the place of all rows in the spans. Those that lie `beside` them, in whole partitions, come to what
+    is there, but for the chunks that leave."""
     records: list[ChunkRecord] = []
     try:
-        for part in portions(rows, spans, publisher.spec.time.column, publisher.spec.partitions):
+        for part in portions(rows, [*spans, *beside], publisher.spec.time.column, publisher.spec.partitions):
             placed = [one for batch in part.to_batches() for one in publisher.place(batch)]
             for view in trees_of(placed, publisher.shape, reserved.generation):
                 records += flusher.write(publisher, view)
         masks = tuple(MaskRecord(lo, hi, reserved.generation - 1, REASON) for lo, hi in spans)
-        flusher.commits.load(publisher, records, masks, reserved, refresh=refresh)
+        flusher.commits.load(publisher, records, masks, reserved, refresh=refresh, leaving=leaving)
     except BaseException:
         if not reserved.handed_over:  # else whoever commits does it
             remove(flusher.files, records)
@@ -99,7 +108,7 @@ def bytes_within(chunks: ChunkSet, times: Sequence[tuple[int, int]]) -> int:
     return sum(chunks.holders[n].record.bytes for n in np.flatnonzero(met).tolist())
 
 
-def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -> tuple[tuple[int, int], ...]:
+def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int, divided: Partitions) -> tuple[tuple[int, int], ...]:
     """The times that are written anew: those inside, and those of the chunks that have rows on both sides of their ends.
 
     A small chunk right beside them is taken along, so that tables which grow by a partition at a time do not fall to pieces. `size`: the
@@ -107,6 +116,7 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -
     """
     regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
     sizes = np.array([chunk.record.bytes for chunk in chunks], np.int64)
+    small = (sizes < CHUNK_BYTES // 2) & ~_shared(regions, divided)
     spans = inside
     while True:
         met = np.zeros(len(regions), np.bool_)
@@ -115,22 +125,29 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int) -
         straddling = int(sizes[met].sum())
         if straddling > KEPT_BYTES:
             return inside
-        beside = _beside(regions, sizes, spans) if size + straddling < CHUNK_BYTES // 2 else ()
+        beside = _beside(regions, small, spans) if size + straddling < CHUNK_BYTES // 2 else ()
         wider = joined([*spans, *((int(lo), int(hi)) for lo, hi in regions[met]), *beside])
         if wider == spans:
             return spans
         spans = wider
 
 
-def _beside(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _shared(regions: npt.NDArray[np.int64], divided: Partitions) -> npt.NDArray[np.bool_]:
+    """Which chunks share a partition with another one, as its layers do (layers.py): these stay among themselves."""
+    opening, closing = divided.numbers(regions[:, 0]), divided.numbers(regions[:, 1])
+    earlier, ended = np.searchsorted(np.sort(opening), closing, side="right"), np.searchsorted(np.sort(closing), opening)
+    return np.asarray(earlier - ended > 1)
+
+
+def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The nearest chunk before the spans and the nearest after them, if they are small: from there to the spans.
 
     The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own, for ever.
     """
     before, after = np.flatnonzero(regions[:, 1] < spans[0][0]), np.flatnonzero(regions[:, 0] > spans[-1][1])
-    if len(before) and sizes[one := int(before[regions[before, 1].argmax()])] < CHUNK_BYTES // 2:
+    if len(before) and small[one := int(before[regions[before, 1].argmax()])]:
         yield int(regions[one, 0]), spans[0][0]
-    if len(after) and sizes[one := int(after[regions[after, 0].argmin()])] < CHUNK_BYTES // 2:
+    if len(after) and small[one := int(after[regions[after, 0].argmin()])]:
         yield spans[-1][1], int(regions[one, 1])
 
 
