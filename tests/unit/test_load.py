@@ -182,6 +182,19 @@ def test_numbers_that_are_times(wh: tw.Warehouse, files: Path) -> None:
     assert wh.table("seen").query(time=("2026-01-01T00:00:02Z", None)).to_arrow()["id"].to_pylist() == [3]
 
 
+@pytest.mark.parametrize(
+    ("common", "rare", "type_"), [("0", "0.5", pa.float64()), ("2026-01-01", "2026-01-01 10:30:00", UTC), ("-3", "x", pa.int64())]
+)
+def test_values_that_are_rare_are_no_rejects_where_a_type_has_room(
+    wh: tw.Warehouse, files: Path, common: str, rare: str, type_: pa.DataType
+) -> None:
+    lines = [f"{i},2026-01-01T00:00:{i % 60:02},{rare if i % 20 == 7 else common}" for i in range(1000)]
+    (files / "a.csv").write_text("\n".join(["k,ts,v", *lines]))
+    report = wh.load("t", files / "a.csv", time="ts", key="k")
+    assert wh.table("t").schema.field("v").type == type_
+    assert report.rejected == (50 if rare == "x" else 0)
+
+
 # ---- once ----------------------------------------------------------------------------------------------------
 
 
