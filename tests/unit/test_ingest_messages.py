@@ -152,6 +152,12 @@ def test_an_impossible_time_format_is_refused_at_once() -> None:
         Rules(MESSAGES, "json", time_format="milliseconds")
 
 
+@pytest.mark.parametrize("values", [[b"\n"], [b"\r\n", b"\n"], [GOOD_CSV := b"1,2026-01-01,2.5,a,true", b"\n"]])
+def test_csv_that_is_a_line_end_is_a_letter(values: list[bytes | None]) -> None:
+    rows, letters = decode(values, payload="csv")
+    assert len(rows) == values.count(GOOD_CSV) and len(letters) == len(values) - len(rows)
+
+
 def test_csv() -> None:
     rows, letters = decode([b'1,2026-01-01,2.5,"a, ""b""",true', b" 2 ,2026-01-01 , ,,", b'3,2026-01-01,,"",\r\n'], payload="csv")
     assert letters == []

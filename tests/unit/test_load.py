@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import datetime as dt
 import gzip
 import json
 import os
@@ -193,6 +194,37 @@ def test_values_that_are_rare_are_no_rejects_where_a_type_has_room(
     report = wh.load("t", files / "a.csv", time="ts", key="k")
     assert wh.table("t").schema.field("v").type == type_
     assert report.rejected == (50 if rare == "x" else 0)
+
+
+EPOCH_CSV = "ts,k,day,seen\n1767225600,a,2026-01-01,2026-01-02T03:04:05Z\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "time_format"),
+    [
+        ("a.csv", f"{EPOCH_CSV}1767225601,b,1767225600,1767323045\n1767225602,c,noon,1767323045\n", ""),
+        ("a.csv", f"{EPOCH_CSV.replace('1767225600', '01/01/2026')}01/01/2026,b,01/01/2026,2026-01-02 03:04:05\n01/01/2026,c,noon,\n",
+         "%d/%m/%Y"),
+        ("a.jsonl", '{"ts": 1767225600, "k": "a", "day": "2026-01-01", "seen": "2026-01-02 03:04:05"}\n'
+         '{"ts": 1767225601, "k": "b", "day": 1767225600, "seen": 1767323045}\n{"ts": 1767225602, "k": "c", "day": "noon"}\n', "epoch-s"),
+    ],
+)  # fmt: skip
+def test_times_beside_the_time_column_may_be_iso(wh: tw.Warehouse, files: Path, name: str, text: str, time_format: str) -> None:
+    """A time format, said or found, does not spoil columns whose times need none."""
+    (files / name).write_text(text)
+    schema = pa.schema([("ts", pa.timestamp("s", "UTC")), ("k", pa.string()), ("day", pa.date32()), ("seen", UTC)])
+    table = wh.create_table("t", schema, time="ts", key="k")
+    report = wh.load("t", files / name, time_format=time_format)
+    assert (report.rows, report.rejected) == (2, 1)
+    rows = table.query(columns=["day", "seen"]).to_arrow().to_pylist()
+    assert [(str(row["day"]), str(row["seen"])) for row in rows] == [("2026-01-01", "2026-01-02 03:04:05+00:00")] * 2
+    assert table.rejects().to_arrow()["column"].to_pylist() == ["day"]
+
+
+def test_a_table_made_of_epoch_times_has_its_dates(wh: tw.Warehouse, files: Path) -> None:
+    (files / "a.csv").write_text(EPOCH_CSV)
+    assert wh.load("t", files / "a.csv", time="ts", key="k").rows == 1
+    assert wh.table("t").query(columns=["day"]).to_arrow()["day"].to_pylist() == [dt.date(2026, 1, 1)]
 
 
 # ---- once ----------------------------------------------------------------------------------------------------

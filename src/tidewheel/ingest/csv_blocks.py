@@ -7,7 +7,7 @@ reads it again by `CsvPayload`, which says of every record what it is. What `Typ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,13 +102,13 @@ class TypedCsv:
     """Reads blocks straight into the types of a table. May be used from any thread."""
 
     def __init__(
-        self, wanted: pa.Schema, names: Sequence[str], delimiter: str, nulls: Sequence[str], times: Collection[str], whole: bool
+        self, wanted: pa.Schema, names: Sequence[str], delimiter: str, nulls: Sequence[str], times: Mapping[str, pa.DataType]
     ) -> None:
-        """`times`: columns whose times have a format of their own; `whole`: it is one of whole numbers."""
+        """`times`: columns whose times have a format of their own, and the types they are read as."""
         self._wanted = wanted
         self._names = list(names)
         here = [field for field in wanted if field.name in names]
-        told = {f.name: _read_as(f.type) if f.name not in times else pa.int64() if whole else pa.string() for f in here}
+        told = {f.name: times.get(f.name) or _read_as(f.type) for f in here}
         self._zoned = [f.name for f in here if pa.types.is_timestamp(told[f.name])]
         self._floats = [f.name for f in here if pa.types.is_floating(told[f.name])]
         # what is no text has no use for spaces around it

@@ -24,7 +24,7 @@ from tidewheel.ingest.payload_avro import container_rows, wanted_records
 from tidewheel.ingest.payload_csv import CsvPayload
 from tidewheel.ingest.payload_json import JsonPayload
 from tidewheel.ingest.row_maker import Records, RowMaker, payload_text
-from tidewheel.ingest.rules import EPOCHS, Rules
+from tidewheel.ingest.rules import Rules
 from tidewheel.ingest.text_lines import Lines, Numbers, text_lines
 from tidewheel.model.dead_letters import letters_batch, rows_batch
 from tidewheel.model.schema import nearest
@@ -138,11 +138,7 @@ class FileRows:
                     names = csv_header(head, delimiter)
                 self._check_names(names)
                 wanted, nulls = self._maker.wanted, self._rules.nulls
-                whole = self._rules.time_format in EPOCHS
-                readers = (
-                    TypedCsv(wanted, names, delimiter, nulls, self._maker.timed, whole),
-                    CsvPayload(wanted, names, delimiter, nulls),
-                )
+                readers = (TypedCsv(wanted, names, delimiter, nulls, self._maker.timed), CsvPayload(wanted, names, delimiter, nulls))
             yield partial(self._csv_block, path, block, *readers)
 
     def _csv_block(self, path: str, block: CsvBlock, typed: TypedCsv, payload: CsvPayload) -> Iterator[tuple[Parsed, Records]]:

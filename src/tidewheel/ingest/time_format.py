@@ -16,6 +16,7 @@ from tidewheel.model.times import TimeAxis
 
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_ISO = ("2026-01-01", "2026-01-01 00:00:00", "2026-01-01T00:00:00")
 Bad = npt.NDArray[np.bool_]
 
 
@@ -26,6 +27,8 @@ class TimeFormat:
         self._format = format_
         self._given = EPOCHS.get(format_, "")
         self._axis = TimeAxis("", unit)
+        self.is_like_iso = any(map(self._has, _ISO))
+        """Whether an ISO time may have this format and mean another day by it."""
 
     def column(self, values: pa.Array) -> tuple[pa.Array, Bad | None]:
         """The column as int64, null where a value does not have the format; and which those are."""
@@ -57,6 +60,13 @@ class TimeFormat:
             moment = dt.datetime.strptime(str(value).strip(), self._format)
             moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
         return self._fits((moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000)
+
+    def _has(self, text: str) -> bool:
+        try:
+            self.value(text)
+        except (ValueError, ArithmeticError):
+            return False
+        return True
 
     def _fits(self, nanos: int) -> int:
         """The unit's count of so many nanoseconds; what is finer than the unit is cut, as clocks do."""
