@@ -387,31 +387,44 @@ CELLS: list[list[str]] = [
     ["1.25", "", "1.255", "12345678.1", " 3 ", "x", "1e2"],
     ["a", "b", "", '"c"'],
 ]  # fmt: skip
+FORMATTED: dict[str, list[str]] = {
+    "": CELLS[1],
+    "epoch-s": ["1767225600", "-1", "1767225600.5", "0x1f", "+5", " 5 ", "", "noon", "1e9", "1_000", "007", "9" * 19, "9" * 25,
+                "2026-01-01"],
+    "%d/%m/%Y %H:%M": ["01/01/2026 00:00", "1/1/2026 0:00", " 01/01/2026 00:00 ", "30/02/2026 00:00", "", "noon", "01/01/2026 08:00:00",
+                       "01/01/0026 08:00", "01/01/26 08:00", "01/01/2026  08:00", "2026-01-01"],
+    "%Y-%d-%m": ["2026-01-02", "2026-25-01", "2026-01-25", "", "x"],
+}  # fmt: skip
+"""Times in a format: some have it."""
 
 
 @st.composite
-def csv_files(draw: st.DrawFn) -> tuple[bytes, int, tuple[str, ...]]:
-    """Lines, most of them plain; the size of a block; the texts that mean no value."""
+def csv_files(draw: st.DrawFn) -> tuple[bytes, int, tuple[str, ...], str]:
+    """Lines, most of them plain; the size of a block; the texts that mean no value; the format of times."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     odd = draw(st.sampled_from([0.0, 0.02, 0.2]))
+    time_format = draw(st.sampled_from(sorted(FORMATTED)))
+    times = FORMATTED[time_format]
+    both = {i: draw(st.sampled_from([CELLS[i], [*times, *CELLS[i]]])) for i in (2, 6)}
+    columns = [times if i == 1 else both.get(i, cells) for i, cells in enumerate(CELLS)]
     lines = []
     for _ in range(draw(st.integers(0, 60))):
-        line = ",".join(rng.choice(cells) if rng.random() < odd else cells[0] for cells in CELLS)
+        line = ",".join(rng.choice(cells) if rng.random() < odd else cells[0] for cells in columns)
         if rng.random() < odd / 4:
             line = rng.choice(["", "  ", "1,2", line + ",more", line.replace("1", "\xff", 1)])
         lines.append(line)
     end = draw(st.sampled_from(["\n", "\r\n"]))
     text = end.join([",".join(WIDE.names), *lines]) + draw(st.sampled_from(["", end]))
     nulls = draw(st.sampled_from([("",), ("", "NA"), ("NA",)]))
-    return text.encode("latin-1"), draw(st.sampled_from([40, 300, 1 << 20])), nulls
+    return text.encode("latin-1"), draw(st.sampled_from([40, 300, 1 << 20])), nulls, time_format
 
 
 @settings(max_examples=examples(25), deadline=None)
 @given(csv_files())
-def test_typed_csv_is_what_line_by_line_is(case: tuple[bytes, int, tuple[str, ...]]) -> None:
+def test_typed_csv_is_what_line_by_line_is(case: tuple[bytes, int, tuple[str, ...], str]) -> None:
     """Rows and dead letters, with their places, are those of the exact reader, wherever blocks end."""
-    data, block, nulls = case
-    rules = Rules(FILES, payload="csv", nulls=nulls)
+    data, block, nulls, time_format = case
+    rules = Rules(FILES, payload="csv", nulls=nulls, time_format=time_format)
     rows = FileRows(RowMaker(WIDE_SPEC, rules), rules)
 
     def read() -> tuple[list[str], list[tuple[str, str, str]]]:
