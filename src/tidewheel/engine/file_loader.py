@@ -117,12 +117,16 @@ class FileLoader:
         """Rows until there are no more, or many."""
         held: list[pa.RecordBatch] = []
         size = 0
-        while size < LARGE and (piece := pieces.next()) is not None:
-            for parsed, records in piece.parse():
+        while (piece := pieces.next()) is not None:
+            parts = piece.parse()
+            for parsed, records in parts:
                 rows, bad = self._maker.make(parsed, records)
                 held += rows
                 letters.add(bad)
                 size += sum(batch.nbytes for batch in rows)
+                if size >= LARGE:
+                    pieces.put_back(FilePiece(piece.end, lambda rest=parts: rest))  # type: ignore[misc]
+                    return held
         return held
 
     def _give(self, source: SourceFile, written: tuple[Written, ...], batches: list[pa.RecordBatch]) -> Ack:
@@ -158,7 +162,8 @@ class FileLoader:
         """One thread's part."""
         try:
             with ChunkMaker(self._root, self._table.spec, load) as maker:
-                while held:
+                held.reverse()
+                while held:  # each is let go as soon as it is written
                     maker.collect(held.pop())
                 while (piece := pieces.next()) is not None:
                     for parsed, records in piece.parse():
@@ -189,6 +194,7 @@ class _Pieces:
 
     def __init__(self, rows: FileRows, path: str) -> None:
         self._pieces = rows.pieces(path)
+        self._begun: FilePiece | None = None
         self._lock = threading.Lock()
         self.over = False
         self.stopped = False
@@ -197,9 +203,13 @@ class _Pieces:
         with self._lock:
             if self.over or self.stopped:
                 return None
-            piece = next(self._pieces, None)
+            piece, self._begun = self._begun or next(self._pieces, None), None
             self.over = piece is None
             return piece
+
+    def put_back(self, piece: FilePiece) -> None:
+        """The rest of a piece, for whoever comes next."""
+        self._begun = piece
 
     def stop(self) -> None:
         """Nobody gets another one, if there are any left."""

@@ -17,7 +17,7 @@ import pyarrow.csv as pcsv
 
 from tidewheel.ingest.parsed import only_wanted
 from tidewheel.ingest.payload_csv import trimmed
-from tidewheel.ingest.text_lines import BOM, MOST_LINES, Line, Lines, close_quotes, lines_of
+from tidewheel.ingest.text_lines import BOM, MOST_LINES, Line, Lines, check_line, close_quotes, lines_of
 from tidewheel.model.arrow_types import is_text
 
 BLOCK = 8 << 20
@@ -47,6 +47,7 @@ def csv_blocks(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[CsvBlock]:
         end = data.rfind(b"\n") + 1
         if not end:
             rest.append(data)
+            check_line(number, rest)
             continue
         data, tail = b"".join([*rest, data[:end]]), data[end:]
         count = data.count(b"\n")

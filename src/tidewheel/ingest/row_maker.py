@@ -6,6 +6,7 @@ with the reason, the record's text and where it came from. A record of many rows
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from tidewheel.ingest.parsed import Parsed, Part, Rows
 from tidewheel.ingest.rules import EPOCHS, Rules
 from tidewheel.ingest.time_format import TimeFormat
 from tidewheel.model.coders import key_coder
-from tidewheel.model.dead_letters import DeadLetter
+from tidewheel.model.dead_letters import MOST_RAW, DeadLetter
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor, row_text
 from tidewheel.write.casts import convert, fit
@@ -140,16 +141,18 @@ class RowMaker:
             first = int(np.searchsorted(part.records, number))
             many = first + 1 < len(part.records) and part.records[first + 1] == number
             origin = f"{origin} row {row - first}" if many else origin
-            text = "" if records.textual else text or _as_text(part.rows, row)
-        return DeadLetter(number, reason, column, text or records.raw(number), origin)
+            # of a record of many rows, the row: the whole record beside each of them could be any number of bytes
+            text = "" if records.textual and not many else text or _as_text(part.rows, row)
+        return DeadLetter(number, reason, column, (text or records.raw(number))[:MOST_RAW], origin)
 
 
-def payload_text(data: bytes) -> str:
-    """A record as text: as it is, or in hex if it is not text."""
+def payload_text(data: bytes | pa.Buffer) -> str:
+    """A record as text: as it is, or in hex if it is not text. No more of it than is kept."""
+    some = memoryview(data)[: 4 * MOST_RAW]  # a character has up to four bytes
     try:
-        return data.decode()
+        return codecs.getincrementaldecoder("utf-8")().decode(bytes(some), final=len(some) == len(data))[:MOST_RAW]
     except UnicodeDecodeError:
-        return data.hex()
+        return bytes(some[: MOST_RAW // 2]).hex()
 
 
 def _reason(error: BadRowsError) -> str:
@@ -176,7 +179,7 @@ def _time_unit(field_: pa.Field, spec: TableSpec) -> str:
 
 
 def _is_text(array: pa.Array) -> bool:
-    return pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    return bool(pa.types.is_string(array.type) or pa.types.is_large_string(array.type))
 
 
 def _iso_times(given: pa.Array, to: pa.DataType) -> pa.Array | None:

@@ -105,7 +105,7 @@ class TimeFormat:
             return first is None
         shown = pc.strftime(moments, format=self._format)
         values = values.cast(shown.type)
-        return shown.equals(values) or _bare(shown).equals(_bare(values))
+        return bool(shown.equals(values) or _bare(shown).equals(_bare(values)))
 
     def _counted(self, counts: pa.Array, nanos: int) -> pa.Array:
         if nanos >= self._axis.nanos:
