@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 import tidewheel as tw
 from tests.conftest import examples
-from tidewheel.engine import file_loader
+from tidewheel.engine import file_loader, load
 from tidewheel.engine.file_loader import FileLoader
 from tidewheel.ingest import csv_blocks, file_rows
 from tidewheel.ingest.file_rows import FileRows
@@ -339,6 +340,40 @@ def test_a_file_that_cannot_be_read_leaves_nothing(wh: tw.Warehouse, files: Path
     assert not any((wh._engine.root / "staging").iterdir()) if large else True
     (files / "half.csv.gz").write_bytes(gzip.compress(csv_bytes(ROWS)))
     assert wh.load("taxi", files / "half.csv.gz").rows == 1000, "once it is mended"
+
+
+def test_a_file_that_ends_in_another_way_is_one_of_the_report(
+    wh: tw.Warehouse, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wild length, a file that goes while others are loaded, one that is nobody's to read, a name that is no text."""
+    wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+
+    def wild(*_: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 18014398509482112 failed")
+
+    monkeypatch.setattr(file_rows, "arrow_batches", wild)
+    (files / "a.arrow").write_bytes(arrow_bytes(ROWS, pa.ipc.new_file))
+    odd = os.fsencode(files) + b"/b\xff.csv"
+    with open(odd, "wb") as file:
+        file.write(csv_bytes(ROWS))
+    (files / "c.csv").write_bytes(csv_bytes(ROWS))
+    (files / "d.avro").write_bytes(avro_bytes(ROWS))
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    (files / "z.csv").write_bytes(csv_bytes(ROWS))
+    found = load.found_files
+
+    def gone(*given: Any) -> list[str]:
+        names = found(*given)
+        (files / "c.csv").unlink()
+        return names
+
+    monkeypatch.setattr(load, "found_files", gone)
+    report = load.load(wh._engine, load.LoadRequest("taxi", files))
+    assert [Path(name).name for name in report.errors] == ["a.arrow", "b\\xff.csv", "c.csv", "d.avro"] and report.rows == 1000
+    said = list(report.errors.values())
+    assert "malloc" in said[0] and "rename it" in said[1] and "No such file" in said[2] and "needs fastavro" in said[3]
+    print(report)
+    assert "b\\xff.csv" in capsys.readouterr().out
 
 
 def test_without_a_good_file_there_is_no_table(wh: tw.Warehouse, files: Path) -> None:
