@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidewheel.ingest import file_rows
+from tidewheel.ingest import csv_blocks, file_rows, json_lists
+from tidewheel.ingest import text_lines as text_lines_module
 from tidewheel.ingest.decode import decoder
+from tidewheel.ingest.row_maker import payload_text
 from tidewheel.ingest.rules import FILES, Rules
+from tidewheel.ingest.sample import Sample
 from tidewheel.ingest.text_lines import closed_quotes, text_lines
-from tidewheel.model.dead_letters import DeadLetter, split
+from tidewheel.model.dead_letters import MOST_RAW, DeadLetter, split
 from tidewheel.model.schema import make_spec
 
 SCHEMA = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("speed", pa.float64()), ("note", pa.string())])
@@ -119,6 +123,82 @@ def test_bad_rows_of_columns(tmp_path: Path) -> None:
     assert json.loads(letters[1].raw)["ts"] == "noon"
 
 
+ITEMS = [{"plate": n, "ts": "2026-01-01", "note": ']},{["ü\n' * (n % 3)} for n in range(100)]
+LISTS = {
+    "one line": json.dumps(ITEMS),
+    "a line each": json.dumps(ITEMS, indent=0),
+    "a blank line first": "\n \r\n" + json.dumps(ITEMS, indent=2) + "\n\n",
+    "a mark first": "\ufeff" + json.dumps(ITEMS, ensure_ascii=False),
+    "two lists": f"{json.dumps(ITEMS[:40], indent=1)}\n{json.dumps(ITEMS[40:], indent=1)}",
+    "a list on each line": f"{json.dumps(ITEMS[:40])}\n\n{json.dumps(ITEMS[40:])}\n",
+    "lists of lists": json.dumps([ITEMS[:1], ITEMS[1:]]),
+}
+
+
+@pytest.mark.parametrize("way", LISTS)
+@pytest.mark.parametrize("block", [7, 1 << 22])
+def test_a_json_list_is_read_item_by_item(tmp_path: Path, way: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lists, "SOME_BYTES", block)
+    (tmp_path / "a.json").write_text(LISTS[way])
+    assert read(tmp_path) == ({"a.json": list(range(100))}, [])
+    (tmp_path / "a.json").write_bytes(gzip.compress(LISTS[way].encode()))
+    (tmp_path / "a.json").rename(tmp_path / "a.json.gz")
+    assert read(tmp_path) == ({"a.json.gz": list(range(100))}, [])
+    sample = Sample.of_file(str(tmp_path / "a.json.gz"), None, Rules(FILES))
+    assert sample.values["plate"][0] == 0 and sample.schema.names == ["plate", "ts", "note"]
+
+
+def test_items_that_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"plate": 1, "ts": "2026-01-01"}, 5,\n {"plate": "x", "ts":\n"2026-01-01"}, [], {}]')
+    (tmp_path / "b.json").write_text(" [ ] ")
+    found, letters = read(tmp_path)
+    assert found == {"a.json": [1], "b.json": []}
+    assert sorted((x.origin, x.column, x.raw) for x in letters) == [
+        ("a.json: item 2", "", "5"), ("a.json: item 3", "plate", '{"plate": "x", "ts": "2026-01-01"}'), ("a.json: item 4", "", "[]"),
+        ("a.json: item 5", "plate", "{}"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_bad_items_of_a_long_line_do_not_multiply_it(tmp_path: Path, name: str) -> None:
+    """Of a record that is many rows, a bad row is kept, not all of the record beside each."""
+    rows = [{"plate": None if n % 10 == 0 else n, "ts": "2026-01-01", "note": "x" * 500} for n in range(2000)]
+    line = json.dumps(rows)
+    (tmp_path / name).write_text(line if name == "a.json" else f"{json.dumps(rows[:1])}\n{line}")
+    tracemalloc.start()
+    try:
+        found, letters = read(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found[name]) == 1800 and len(letters) >= 200 and all(len(x.raw) < 1000 for x in letters)
+    assert peak < 20 * len(line)
+
+
+def test_a_line_without_end_is_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines_module, "MOST_LINE", 10_000)
+    monkeypatch.setattr(json_lists, "MOST_ITEM", 10_000)
+    monkeypatch.setattr(json_lists, "SOME_BYTES", 1000)
+    monkeypatch.setattr(text_lines_module.text_lines, "__defaults__", (1000,))
+    monkeypatch.setattr(csv_blocks.csv_blocks, "__defaults__", (1000,))
+    (tmp_path / "a.csv").write_bytes(CSV + b"1" * 20_000)
+    (tmp_path / "b.jsonl").write_text('{"plate": 1,\n{"note": "' + "x" * 20_000)
+    (tmp_path / "c.json").write_text('[{"plate": 1, "ts": "2026-01-01"}, {"note": "' + "x" * 20_000)
+    found, letters = read(tmp_path)
+    assert not any(found.values())
+    assert {x.origin: x.reason.removeprefix("the file cannot be read: ") for x in letters} == {
+        "a.csv": "line 4 has more than 0 MB",
+        "b.jsonl": "line 2 has more than 0 MB",
+        "c.json": "item 2 of its list is longer than 0 MB or is not JSON: Unterminated string starting at",
+    }
+
+
+def test_the_text_of_a_record_is_cut_between_characters() -> None:
+    assert payload_text(b"a" + "ü".encode() * 200_000) == "a" + "ü" * (MOST_RAW - 1)
+    assert payload_text("€".encode() * 100_000) == "€" * MOST_RAW and payload_text("€".encode()[:2]) == "e282"
+    assert payload_text(pa.py_buffer(b"\xff" * 100_000)) == "ff" * (MOST_RAW // 2) and payload_text(b"") == ""
+
+
 BROKEN = {
     "cut.csv.gz": gzip.compress(CSV * 5000)[:-500],
     "not.csv.gz": b"plain text",
@@ -129,6 +209,9 @@ BROKEN = {
     "other.csv": b"a,b\n1,2\n",
     "twice.csv": b"plate,ts,ts\n1,2,3\n",
     "cut.json": b'[\n{"plate": 1,\n',
+    "after.json": b'[{"plate": 1, "ts": "2026-01-01"}] and so on',
+    "open.json": b'[{"plate": 1, "ts": "2026-01-01"},\n',
+    "comma.json": b'[{"plate": 1, "ts": "2026-01-01"} {"plate": 2}]',
 }
 
 

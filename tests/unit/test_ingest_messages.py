@@ -127,6 +127,25 @@ def test_time_formats(format_: str, given: Any) -> None:
     assert len(rows) == 2 and letters[0].column == "ts" and "'noon'" in letters[0].reason and letters[0].origin == "rides/3@101"
 
 
+def test_a_pattern_makes_no_time_of_what_is_none() -> None:
+    """Neither beside good ones, nor alone. Days that a month does not have are not those of the next one."""
+    texts = ["01/02/2026", "1/2/2026", "30/02/2026", "29/02/2025", "01/02/26", "31/12/2025"]
+    values: list[bytes | None] = [json.dumps({"plate": 1, "ts": text}).encode() for text in texts]
+    rows, letters = decode(values, time_format="%d/%m/%Y")
+    assert [row["ts"][:10] for row in rows] == ["2026-02-01", "2026-02-01", "2025-12-31"]
+    assert [letter.position for letter in letters] == [2, 3, 4]
+    assert [len(decode([value], time_format="%d/%m/%Y")[0]) for value in values] == [1, 1, 0, 0, 0, 1]
+
+
+def test_days_beyond_all_dates_are_letters() -> None:
+    schema = pa.schema([("plate", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("day", pa.date32())])
+    rules = Rules(MESSAGES, "csv", time_format="epoch-s")
+    decoder = MessageDecoder(RowMaker(make_spec("days", schema, time="ts", key="plate"), rules), rules)
+    batches, letters = decoder.decode(messages([b"1,5,86400", b"2,5,9223372036854775807", b"3,5,-86401"]))
+    assert [str(day) for batch in batches for day in batch.column("day").to_pylist()] == ["1970-01-02", "1969-12-30"]
+    assert [(letter.position, letter.column) for letter in letters] == [(1, "day")]
+
+
 def test_a_fraction_of_an_epoch_second() -> None:
     rows, _ = decode([b'{"plate":1,"ts":1767254400.123456}', b'{"plate":1,"ts":-0.5}'], time_format="epoch-s")
     assert [r["ts"] for r in rows] == ["2026-01-01 08:00:00.123456Z", "1969-12-31 23:59:59.500000Z"]
@@ -150,6 +169,14 @@ def test_times_that_are_now_numbers_now_text_and_records_that_are_odd_in_many_pl
 def test_an_impossible_time_format_is_refused_at_once() -> None:
     with pytest.raises(InputError, match="epoch-ms"):
         Rules(MESSAGES, "json", time_format="milliseconds")
+    with pytest.raises(InputError, match="'%T %F' has a code that Python's strptime does not know: 'T'"):
+        Rules(MESSAGES, "json", time_format="%T %F")
+
+
+@pytest.mark.parametrize("values", [[b"\n"], [b"\r\n", b"\n"], [GOOD_CSV := b"1,2026-01-01,2.5,a,true", b"\n"]])
+def test_csv_that_is_a_line_end_is_a_letter(values: list[bytes | None]) -> None:
+    rows, letters = decode(values, payload="csv")
+    assert len(rows) == values.count(GOOD_CSV) and len(letters) == len(values) - len(rows)
 
 
 def test_csv() -> None:

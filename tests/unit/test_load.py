@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import datetime as dt
 import gzip
 import json
 import os
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from hypothesis import strategies as st
 
 import tidewheel as tw
 from tests.conftest import examples
-from tidewheel.engine import file_loader
+from tidewheel.engine import file_loader, load
+from tidewheel.engine.file_loader import FileLoader
 from tidewheel.ingest import csv_blocks, file_rows
 from tidewheel.ingest.file_rows import FileRows
 from tidewheel.ingest.row_maker import RowMaker
@@ -125,7 +128,7 @@ def test_every_format_and_compression(wh: tw.Warehouse, files: Path, large: bool
     if large:
         monkeypatch.setattr(file_loader, "LARGE", 0)
     for kind, make in FORMATS.items():
-        for codec in ("", *(CODECS if kind in ("csv", "jsonl", "arrows") else ())):
+        for codec in ("", *CODECS):
             name = f"a.{kind}.{codec}" if codec else f"a.{kind}"
             data = make(ROWS)
             (files / name).write_bytes(CODECS[codec](data) if codec else data)
@@ -136,6 +139,34 @@ def test_every_format_and_compression(wh: tw.Warehouse, files: Path, large: bool
             assert (wh.table(table).state().fresh_rows == 0) == large, name
             again = wh.load(table, files / name)
             assert (again.rows, again.duplicates) == (0, 1) and again.files[0].duplicate, name
+
+
+def test_large_files_within_a_compression_are_refused(wh: tw.Warehouse, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_rows, "MOST_UNPACKED", 1000)
+    wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+    for kind in ("parquet", "arrow"):
+        (files / f"a.{kind}.gz").write_bytes(gzip.compress(FORMATS[kind](ROWS)))
+        with pytest.raises(tw.InputError, match="such files are read as a whole: unpack it first"):
+            wh.load("taxi", files / f"a.{kind}.gz")
+    assert wh.table("taxi").rows == 0
+
+
+def test_no_more_of_a_file_is_held_than_makes_it_large(wh: tw.Warehouse, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row group that unpacks to much more than its bytes: what comes after the first batches goes straight into chunks, in order."""
+    monkeypatch.setattr(file_loader, "LARGE", 20_000)
+    monkeypatch.setattr(file_rows, "MANY_ROWS", 100)
+    pq.write_table(ROWS.replace_schema_metadata(None), files / "a.parquet", compression="zstd")
+    held: list[int] = []
+    written = FileLoader._write
+
+    def watched(self: FileLoader, *given: Any) -> Any:
+        held.append(sum(batch.num_rows for batch in given[-1]))
+        return written(self, *given)
+
+    monkeypatch.setattr(FileLoader, "_write", watched)
+    assert wh.load("taxi", files / "a.parquet", time="ts", key="plate").rows == 1000
+    assert 0 < held[0] < 1000 and held[0] % 100 == 0
+    assert content(wh.table("taxi")) == same(ROWS)
 
 
 def test_patterns_folders_and_lists(wh: tw.Warehouse, files: Path) -> None:
@@ -180,6 +211,50 @@ def test_numbers_that_are_times(wh: tw.Warehouse, files: Path) -> None:
     assert wh.load("seen", files).rows == 1, "as the table has them"
     assert wh.table("seen").schema.field("at").type == pa.timestamp("s", "UTC")
     assert wh.table("seen").query(time=("2026-01-01T00:00:02Z", None)).to_arrow()["id"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("common", "rare", "type_"), [("0", "0.5", pa.float64()), ("2026-01-01", "2026-01-01 10:30:00", UTC), ("-3", "x", pa.int64())]
+)
+def test_values_that_are_rare_are_no_rejects_where_a_type_has_room(
+    wh: tw.Warehouse, files: Path, common: str, rare: str, type_: pa.DataType
+) -> None:
+    lines = [f"{i},2026-01-01T00:00:{i % 60:02},{rare if i % 20 == 7 else common}" for i in range(1000)]
+    (files / "a.csv").write_text("\n".join(["k,ts,v", *lines]))
+    report = wh.load("t", files / "a.csv", time="ts", key="k")
+    assert wh.table("t").schema.field("v").type == type_
+    assert report.rejected == (50 if rare == "x" else 0)
+
+
+EPOCH_CSV = "ts,k,day,seen\n1767225600,a,2026-01-01,2026-01-02T03:04:05Z\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "time_format"),
+    [
+        ("a.csv", f"{EPOCH_CSV}1767225601,b,1767225600,1767323045\n1767225602,c,noon,1767323045\n", ""),
+        ("a.csv", f"{EPOCH_CSV.replace('1767225600', '01/01/2026')}01/01/2026,b,01/01/2026,2026-01-02 03:04:05\n01/01/2026,c,noon,\n",
+         "%d/%m/%Y"),
+        ("a.jsonl", '{"ts": 1767225600, "k": "a", "day": "2026-01-01", "seen": "2026-01-02 03:04:05"}\n'
+         '{"ts": 1767225601, "k": "b", "day": 1767225600, "seen": 1767323045}\n{"ts": 1767225602, "k": "c", "day": "noon"}\n', "epoch-s"),
+    ],
+)  # fmt: skip
+def test_times_beside_the_time_column_may_be_iso(wh: tw.Warehouse, files: Path, name: str, text: str, time_format: str) -> None:
+    """A time format, said or found, does not spoil columns whose times need none."""
+    (files / name).write_text(text)
+    schema = pa.schema([("ts", pa.timestamp("s", "UTC")), ("k", pa.string()), ("day", pa.date32()), ("seen", UTC)])
+    table = wh.create_table("t", schema, time="ts", key="k")
+    report = wh.load("t", files / name, time_format=time_format)
+    assert (report.rows, report.rejected) == (2, 1)
+    rows = table.query(columns=["day", "seen"]).to_arrow().to_pylist()
+    assert [(str(row["day"]), str(row["seen"])) for row in rows] == [("2026-01-01", "2026-01-02 03:04:05+00:00")] * 2
+    assert table.rejects().to_arrow()["column"].to_pylist() == ["day"]
+
+
+def test_a_table_made_of_epoch_times_has_its_dates(wh: tw.Warehouse, files: Path) -> None:
+    (files / "a.csv").write_text(EPOCH_CSV)
+    assert wh.load("t", files / "a.csv", time="ts", key="k").rows == 1
+    assert wh.table("t").query(columns=["day"]).to_arrow()["day"].to_pylist() == [dt.date(2026, 1, 1)]
 
 
 # ---- once ----------------------------------------------------------------------------------------------------
@@ -267,6 +342,40 @@ def test_a_file_that_cannot_be_read_leaves_nothing(wh: tw.Warehouse, files: Path
     assert wh.load("taxi", files / "half.csv.gz").rows == 1000, "once it is mended"
 
 
+def test_a_file_that_ends_in_another_way_is_one_of_the_report(
+    wh: tw.Warehouse, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wild length, a file that goes while others are loaded, one that is nobody's to read, a name that is no text."""
+    wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+
+    def wild(*_: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 18014398509482112 failed")
+
+    monkeypatch.setattr(file_rows, "arrow_batches", wild)
+    (files / "a.arrow").write_bytes(arrow_bytes(ROWS, pa.ipc.new_file))
+    odd = os.fsencode(files) + b"/b\xff.csv"
+    with open(odd, "wb") as file:
+        file.write(csv_bytes(ROWS))
+    (files / "c.csv").write_bytes(csv_bytes(ROWS))
+    (files / "d.avro").write_bytes(avro_bytes(ROWS))
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    (files / "z.csv").write_bytes(csv_bytes(ROWS))
+    found = load.found_files
+
+    def gone(*given: Any) -> list[str]:
+        names = found(*given)
+        (files / "c.csv").unlink()
+        return names
+
+    monkeypatch.setattr(load, "found_files", gone)
+    report = load.load(wh._engine, load.LoadRequest("taxi", files))
+    assert [Path(name).name for name in report.errors] == ["a.arrow", "b\\xff.csv", "c.csv", "d.avro"] and report.rows == 1000
+    said = list(report.errors.values())
+    assert "malloc" in said[0] and "rename it" in said[1] and "No such file" in said[2] and "needs fastavro" in said[3]
+    print(report)
+    assert "b\\xff.csv" in capsys.readouterr().out
+
+
 def test_without_a_good_file_there_is_no_table(wh: tw.Warehouse, files: Path) -> None:
     (files / "a.parquet").write_bytes(b"PAR1 nonsense PAR1")
     with pytest.raises(tw.InputError, match="no table can be made from it"):
@@ -342,31 +451,44 @@ CELLS: list[list[str]] = [
     ["1.25", "", "1.255", "12345678.1", " 3 ", "x", "1e2"],
     ["a", "b", "", '"c"'],
 ]  # fmt: skip
+FORMATTED: dict[str, list[str]] = {
+    "": CELLS[1],
+    "epoch-s": ["1767225600", "-1", "1767225600.5", "0x1f", "+5", " 5 ", "", "noon", "1e9", "1_000", "007", "9" * 19, "9" * 25,
+                "2026-01-01"],
+    "%d/%m/%Y %H:%M": ["01/01/2026 00:00", "1/1/2026 0:00", " 01/01/2026 00:00 ", "30/02/2026 00:00", "", "noon", "01/01/2026 08:00:00",
+                       "01/01/0026 08:00", "01/01/26 08:00", "01/01/2026  08:00", "2026-01-01"],
+    "%Y-%d-%m": ["2026-01-02", "2026-25-01", "2026-01-25", "", "x"],
+}  # fmt: skip
+"""Times in a format: some have it."""
 
 
 @st.composite
-def csv_files(draw: st.DrawFn) -> tuple[bytes, int, tuple[str, ...]]:
-    """Lines, most of them plain; the size of a block; the texts that mean no value."""
+def csv_files(draw: st.DrawFn) -> tuple[bytes, int, tuple[str, ...], str]:
+    """Lines, most of them plain; the size of a block; the texts that mean no value; the format of times."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     odd = draw(st.sampled_from([0.0, 0.02, 0.2]))
+    time_format = draw(st.sampled_from(sorted(FORMATTED)))
+    times = FORMATTED[time_format]
+    both = {i: draw(st.sampled_from([CELLS[i], [*times, *CELLS[i]]])) for i in (2, 6)}
+    columns = [times if i == 1 else both.get(i, cells) for i, cells in enumerate(CELLS)]
     lines = []
     for _ in range(draw(st.integers(0, 60))):
-        line = ",".join(rng.choice(cells) if rng.random() < odd else cells[0] for cells in CELLS)
+        line = ",".join(rng.choice(cells) if rng.random() < odd else cells[0] for cells in columns)
         if rng.random() < odd / 4:
             line = rng.choice(["", "  ", "1,2", line + ",more", line.replace("1", "\xff", 1)])
         lines.append(line)
     end = draw(st.sampled_from(["\n", "\r\n"]))
     text = end.join([",".join(WIDE.names), *lines]) + draw(st.sampled_from(["", end]))
     nulls = draw(st.sampled_from([("",), ("", "NA"), ("NA",)]))
-    return text.encode("latin-1"), draw(st.sampled_from([40, 300, 1 << 20])), nulls
+    return text.encode("latin-1"), draw(st.sampled_from([40, 300, 1 << 20])), nulls, time_format
 
 
 @settings(max_examples=examples(25), deadline=None)
 @given(csv_files())
-def test_typed_csv_is_what_line_by_line_is(case: tuple[bytes, int, tuple[str, ...]]) -> None:
+def test_typed_csv_is_what_line_by_line_is(case: tuple[bytes, int, tuple[str, ...], str]) -> None:
     """Rows and dead letters, with their places, are those of the exact reader, wherever blocks end."""
-    data, block, nulls = case
-    rules = Rules(FILES, payload="csv", nulls=nulls)
+    data, block, nulls, time_format = case
+    rules = Rules(FILES, payload="csv", nulls=nulls, time_format=time_format)
     rows = FileRows(RowMaker(WIDE_SPEC, rules), rules)
 
     def read() -> tuple[list[str], list[tuple[str, str, str]]]:

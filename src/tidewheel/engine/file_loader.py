@@ -22,6 +22,7 @@ from tidewheel.engine.operations import AbortLoad, BeginLoad, IsLoaded, LoadFile
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.ingest.file_rows import Broken, FilePiece, FileRows, why
+from tidewheel.ingest.found_files import shown
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import Rules
 from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch, with_hidden
@@ -56,7 +57,7 @@ class FileLoader:
 
     def load(self, files: Sequence[str]) -> Iterator[LoadedFile]:
         """What became of each file, in their order."""
-        sizes = {file: os.path.getsize(file) for file in files}
+        sizes = {file: _size(file) for file in files}
         self._total = sum(sizes.values())
         waiting: deque[Future[LoadedFile]] = deque()
         with ThreadPoolExecutor(self._threads, "tidewheel-load") as pool:
@@ -77,22 +78,28 @@ class FileLoader:
 
     def _one(self, file: str, size: int) -> LoadedFile:
         began = time.perf_counter()
+        name = shown(file)
         try:
             source = self._source(file)
             if self._table.do(IsLoaded(source)):
-                return LoadedFile(file, duplicate=True, seconds=time.perf_counter() - began)
+                return LoadedFile(name, duplicate=True, seconds=time.perf_counter() - began)
             ack = self._load(source, size)
         except (Broken, InputError) as e:
-            return LoadedFile(file, seconds=time.perf_counter() - began, error=str(e))
+            return LoadedFile(name, seconds=time.perf_counter() - began, error=str(e))
         finally:
             self._told(size)
             with self._turn:
                 self._done += size
-        return LoadedFile(file, ack.rows, ack.rejected, ack.duplicate, time.perf_counter() - began)
+        return LoadedFile(name, ack.rows, ack.rejected, ack.duplicate, time.perf_counter() - began)
 
     def _source(self, file: str) -> SourceFile:
         path = os.path.realpath(file)
-        found = os.stat(path)
+        if shown(path) != path:
+            raise Broken("its path is not UTF-8 text, and so cannot be remembered: rename it")
+        try:
+            found = os.stat(path)
+        except OSError as e:
+            raise Broken(why(e)) from e
         return SourceFile(path, f"{found.st_size} bytes, {found.st_mtime_ns}", self._again)
 
     def _load(self, source: SourceFile, size: int) -> Ack:
@@ -106,23 +113,25 @@ class FileLoader:
             if pieces.over:
                 return self._give(source, (), [*map(rows_batch, held), *letters.batches])
             return self._write(source, pieces, letters, held)
-        except (Broken, TidewheelError, MemoryError):
+        except (Broken, TidewheelError):
             raise
-        except OSError as e:
-            raise Broken(why(e)) from e
-        except Exception as e:  # whatever damaged bytes make of a parser
+        except Exception as e:  # whatever damaged bytes make of a parser: where they say how long something is, it is out of memory
             raise Broken(why(e)) from e
 
     def _held(self, pieces: _Pieces, letters: _Letters) -> list[pa.RecordBatch]:
         """Rows until there are no more, or many."""
         held: list[pa.RecordBatch] = []
         size = 0
-        while size < LARGE and (piece := pieces.next()) is not None:
-            for parsed, records in piece.parse():
+        while (piece := pieces.next()) is not None:
+            parts = piece.parse()
+            for parsed, records in parts:
                 rows, bad = self._maker.make(parsed, records)
                 held += rows
                 letters.add(bad)
                 size += sum(batch.nbytes for batch in rows)
+                if size >= LARGE:
+                    pieces.put_back(FilePiece(piece.end, lambda rest=parts: rest))  # type: ignore[misc]
+                    return held
         return held
 
     def _give(self, source: SourceFile, written: tuple[Written, ...], batches: list[pa.RecordBatch]) -> Ack:
@@ -158,7 +167,8 @@ class FileLoader:
         """One thread's part."""
         try:
             with ChunkMaker(self._root, self._table.spec, load) as maker:
-                while held:
+                held.reverse()
+                while held:  # each is let go as soon as it is written
                     maker.collect(held.pop())
                 while (piece := pieces.next()) is not None:
                     for parsed, records in piece.parse():
@@ -180,6 +190,14 @@ class FileLoader:
                 self._progress(min(self._done + read, self._total), self._total)
 
 
+def _size(file: str) -> int:
+    """Of one that is gone meanwhile, nothing: the one who opens it says so."""
+    try:
+        return os.path.getsize(file)
+    except OSError:
+        return 0
+
+
 class _Stopped(Exception):
     """Another thread failed, and this one's work is for nothing."""
 
@@ -189,6 +207,7 @@ class _Pieces:
 
     def __init__(self, rows: FileRows, path: str) -> None:
         self._pieces = rows.pieces(path)
+        self._begun: FilePiece | None = None
         self._lock = threading.Lock()
         self.over = False
         self.stopped = False
@@ -197,9 +216,13 @@ class _Pieces:
         with self._lock:
             if self.over or self.stopped:
                 return None
-            piece = next(self._pieces, None)
+            piece, self._begun = self._begun or next(self._pieces, None), None
             self.over = piece is None
             return piece
+
+    def put_back(self, piece: FilePiece) -> None:
+        """The rest of a piece, for whoever comes next."""
+        self._begun = piece
 
     def stop(self) -> None:
         """Nobody gets another one, if there are any left."""

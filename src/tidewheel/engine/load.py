@@ -15,7 +15,7 @@ from tidewheel.engine.operations import DropTable, GetState, ListTables
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.ingest.file_rows import Broken, named
-from tidewheel.ingest.found_files import found_files
+from tidewheel.ingest.found_files import found_files, shown
 from tidewheel.ingest.infer import type_of_texts
 from tidewheel.ingest.new_table import define
 from tidewheel.ingest.rules import FILES, Rules, choice
@@ -91,7 +91,7 @@ def _created(engine: Engine, request: LoadRequest, files: Sequence[str]) -> tupl
     try:
         sample = Sample.of_file(files[0], None, rules)
     except Broken as e:
-        raise InputError(f"{files[0]} cannot be read, so no table can be made from it: {e}") from e
+        raise InputError(f"{shown(files[0])} cannot be read, so no table can be made from it: {e}") from e
     new = define(request.table, sample, {}, time=request.time, key=request.key, partition=request.partition, time_format=rules.time_format)
     return engine.create(new.spec, "error"), replace(rules, time_format=new.time_format), new.notes
 

@@ -7,7 +7,7 @@ reads it again by `CsvPayload`, which says of every record what it is. What `Typ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.csv as pcsv
 
 from tidewheel.ingest.parsed import only_wanted
 from tidewheel.ingest.payload_csv import trimmed
-from tidewheel.ingest.text_lines import BOM, MOST_LINES, Line, Lines, close_quotes, lines_of
+from tidewheel.ingest.text_lines import BOM, MOST_LINES, Line, Lines, check_line, close_quotes, lines_of
 from tidewheel.model.arrow_types import is_text
 
 BLOCK = 8 << 20
@@ -47,6 +47,7 @@ def csv_blocks(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[CsvBlock]:
         end = data.rfind(b"\n") + 1
         if not end:
             rest.append(data)
+            check_line(number, rest)
             continue
         data, tail = b"".join([*rest, data[:end]]), data[end:]
         count = data.count(b"\n")
@@ -102,13 +103,13 @@ class TypedCsv:
     """Reads blocks straight into the types of a table. May be used from any thread."""
 
     def __init__(
-        self, wanted: pa.Schema, names: Sequence[str], delimiter: str, nulls: Sequence[str], times: Collection[str], whole: bool
+        self, wanted: pa.Schema, names: Sequence[str], delimiter: str, nulls: Sequence[str], times: Mapping[str, pa.DataType]
     ) -> None:
-        """`times`: columns whose times have a format of their own; `whole`: it is one of whole numbers."""
+        """`times`: columns whose times have a format of their own, and the types they are read as."""
         self._wanted = wanted
         self._names = list(names)
         here = [field for field in wanted if field.name in names]
-        told = {f.name: _read_as(f.type) if f.name not in times else pa.int64() if whole else pa.string() for f in here}
+        told = {f.name: times.get(f.name) or _read_as(f.type) for f in here}
         self._zoned = [f.name for f in here if pa.types.is_timestamp(told[f.name])]
         self._floats = [f.name for f in here if pa.types.is_floating(told[f.name])]
         # what is no text has no use for spaces around it

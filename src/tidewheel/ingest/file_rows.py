@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import io
-import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ import pyarrow.parquet as pq
 
 from tidewheel.errors import TidewheelError
 from tidewheel.ingest.csv_blocks import CsvBlock, TypedCsv, csv_blocks, halves, header_of, lines_in
+from tidewheel.ingest.json_lists import Beginning, items
 from tidewheel.ingest.parsed import Parsed, Part, Payload, extra_fields, only_wanted
 from tidewheel.ingest.payload_avro import container_rows, wanted_records
 from tidewheel.ingest.payload_csv import CsvPayload
 from tidewheel.ingest.payload_json import JsonPayload
 from tidewheel.ingest.row_maker import Records, RowMaker, payload_text
-from tidewheel.ingest.rules import EPOCHS, Rules
-from tidewheel.ingest.text_lines import Lines, Numbers, text_lines
+from tidewheel.ingest.rules import Rules
+from tidewheel.ingest.text_lines import Lines, Malformed, Numbers, text_lines
 from tidewheel.model.dead_letters import letters_batch, rows_batch
 from tidewheel.model.schema import nearest
 
@@ -46,8 +46,8 @@ MANY_ROWS = 131_072
 """Rows of a Parquet file that are decoded at once."""
 SMALL_BLOCK = 128 << 10
 """Bytes of CSV in which something is odd that are read line by line; larger ones are halved to find where it is."""
-MOST_LIST = 256 << 20
-"""Bytes of a JSON file that is one list."""
+MOST_UNPACKED = 256 << 20
+"""Bytes of a compressed Parquet file, or Arrow file that is no stream, once they are unpacked."""
 
 Parse = Callable[[], Iterator[tuple[Parsed, Records]]]
 
@@ -118,7 +118,9 @@ class FileRows:
                 case "avro":
                     parses = self._avro(path, stream)
                 case "parquet":
-                    yield from self._parquet(path, stream, content)
+                    if not stream.seekable():
+                        content = whole(stream)
+                    yield from self._parquet(path, pa.BufferReader(content) if content is not None else stream, content)
                     return
                 case _:
                     parses = self._columns(path, *arrow_batches(stream, lambda: opened(path, codec, content)))
@@ -138,11 +140,7 @@ class FileRows:
                     names = csv_header(head, delimiter)
                 self._check_names(names)
                 wanted, nulls = self._maker.wanted, self._rules.nulls
-                whole = self._rules.time_format in EPOCHS
-                readers = (
-                    TypedCsv(wanted, names, delimiter, nulls, self._maker.timed, whole),
-                    CsvPayload(wanted, names, delimiter, nulls),
-                )
+                readers = (TypedCsv(wanted, names, delimiter, nulls, self._maker.timed), CsvPayload(wanted, names, delimiter, nulls))
             yield partial(self._csv_block, path, block, *readers)
 
     def _csv_block(self, path: str, block: CsvBlock, typed: TypedCsv, payload: CsvPayload) -> Iterator[tuple[Parsed, Records]]:
@@ -160,33 +158,25 @@ class FileRows:
 
     def _json(self, path: str, stream: pa.NativeFile) -> Iterator[Parse]:
         payload = JsonPayload(self._maker.wanted, self._rules.extra)
-        blocks = text_lines(stream)
-        for numbers, lines in blocks:
-            first = lines[0].as_py()
-            if numbers[0] == 1 and first.lstrip().startswith(b"[") and not _is_json(first):  # one list over many lines
-                data = [b"\n".join(lines.to_pylist())]
-                for _, more in blocks:
-                    data.append(b"\n".join(more.to_pylist()))
-                    if sum(map(len, data)) > MOST_LIST:
-                        raise Broken(
-                            f"it is one JSON list of more than {MOST_LIST >> 20} MB, which is read as a whole; write a line for each row"
-                        )
-                yield partial(_one, partial(self._json_list, path, b"\n".join(data)))
-                return
+        beginning = Beginning(stream)
+        if beginning.is_one_list():
+            for at, found in _counted(items(beginning, SOME_ROWS)):
+                yield partial(_one, partial(self._items, path, at, found, payload))
+            return
+        for numbers, lines in text_lines(beginning):
             yield partial(_one, partial(self._parsed, path, numbers, lines, payload))
 
-    def _json_list(self, path: str, data: bytes) -> tuple[Parsed, Records]:
-        objects = json.loads(data)
-        texts = [json.dumps(one, ensure_ascii=False) for one in objects]
-        parsed = JsonPayload(self._maker.wanted, self._rules.extra).parse(pa.array([t.encode() for t in texts], pa.binary()))
-        return parsed, Records(lambda i: f"{path}: item {i + 1}", lambda i: texts[i])
+    def _items(self, path: str, at: int, found: list[str], payload: Payload) -> tuple[Parsed, Records]:
+        """Items of a list as records."""
+        parsed = payload.parse(pa.array([text.encode() for text in found], pa.large_binary()))
+        return parsed, Records(lambda i: f"{path}: item {at + i + 1}", lambda i: found[i])
 
     def _parsed(self, path: str, numbers: Numbers, lines: pa.Array, payload: Payload) -> tuple[Parsed, Records]:
         """Lines as records; blank ones are none."""
         full = pc.indices_nonzero(pc.binary_length(pc.ascii_trim_whitespace(lines.view(pa.large_string()))))
         if len(full) < len(lines):
             numbers, lines = numbers[full.to_numpy()], lines.take(full)
-        return payload.parse(lines), Records(lambda i: f"{path}:{numbers[i]}", lambda i: payload_text(lines[i].as_py()))
+        return payload.parse(lines), Records(lambda i: f"{path}:{numbers[i]}", lambda i: payload_text(lines[i].as_buffer()))
 
     # ---- columns ----------------------------------------------------------------------------------------
 
@@ -195,7 +185,7 @@ class FileRows:
             rows = wanted_records(found, self._maker.wanted, self._rules.extra)
             yield partial(_one, partial(self._typed, path, at, rows, len(found)))
 
-    def _parquet(self, path: str, stream: pa.NativeFile, content: bytes | None) -> Iterator[FilePiece]:
+    def _parquet(self, path: str, stream: pa.NativeFile, content: bytes | pa.Buffer | None) -> Iterator[FilePiece]:
         """A piece for each row group: those who parse them open the file themselves."""
         with pq.ParquetFile(stream) as file:
             self._check_names(file.schema_arrow.names)
@@ -209,7 +199,7 @@ class FileRows:
             at += found.num_rows
 
     def _row_group(
-        self, path: str, content: bytes | None, facts: pq.FileMetaData, group: int, start: int, alone: bool
+        self, path: str, content: bytes | pa.Buffer | None, facts: pq.FileMetaData, group: int, start: int, alone: bool
     ) -> Iterator[tuple[Parsed, Records]]:
         """`alone`: there is no other that could be read beside it."""
         with opened(path, "", content) as stream, pq.ParquetFile(stream, metadata=facts) as file:
@@ -256,17 +246,25 @@ def named(path: str, payload: str = "") -> tuple[str, str]:
     return format_, codec
 
 
-def opened(path: str, codec: str, content: bytes | None = None) -> pa.NativeFile:
+def opened(path: str, codec: str, content: bytes | pa.Buffer | None = None) -> pa.NativeFile:
     """The bytes of a file, unpacked."""
     return unpacked(raw_bytes(path, content), codec)
 
 
-def raw_bytes(path: str, content: bytes | None = None) -> pa.NativeFile:
+def raw_bytes(path: str, content: bytes | pa.Buffer | None = None) -> pa.NativeFile:
     return pa.BufferReader(content) if content is not None else pa.OSFile(local_path(path))
 
 
 def unpacked(raw: pa.NativeFile, codec: str) -> pa.NativeFile:
     return pa.CompressedInputStream(raw, codec) if codec else raw
+
+
+def whole(stream: pa.NativeFile) -> pa.Buffer:
+    """All that is in a compressed file, for formats that are not read from beginning to end."""
+    data = stream.read_buffer(MOST_UNPACKED + 1)
+    if data.size > MOST_UNPACKED:
+        raise Broken(f"unpacked it has more than {MOST_UNPACKED >> 20} MB, and such files are read as a whole: unpack it first")
+    return data
 
 
 def local_path(path: str) -> str:
@@ -300,7 +298,7 @@ def arrow_batches(stream: pa.NativeFile, again: Callable[[], pa.NativeFile]) -> 
     if not is_file:
         reader = pa.ipc.open_stream(stream)
         return reader.schema, iter(reader)
-    file = pa.ipc.open_file(stream if stream.seekable() else pa.BufferReader(stream.read_buffer()))
+    file = pa.ipc.open_file(stream if stream.seekable() else pa.BufferReader(whole(stream)))
     return file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
 
 
@@ -317,18 +315,11 @@ def _lines_of(path: str, block: CsvBlock) -> Records:
         full = pc.indices_nonzero(pc.binary_length(pc.ascii_rtrim(found.view(pa.large_string()), "\r")))
         return numbers[full.to_numpy()], found.take(full)
 
-    return Records(lambda i: f"{path}:{lines()[0][i]}", lambda i: payload_text(lines()[1][i].as_py()))
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+    return Records(lambda i: f"{path}:{lines()[0][i]}", lambda i: payload_text(lines()[1][i].as_buffer()))
 
 
 def why(error: Exception) -> str:
     """The reason that a file cannot be read, as people are told."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"the file cannot be read: {text}" if isinstance(error, Broken) else f"the file cannot be read: {type(error).__name__}: {text}"
+    said = text if isinstance(error, (Broken, Malformed)) else f"{type(error).__name__}: {text}"
+    return f"the file cannot be read: {said}"

@@ -31,6 +31,11 @@ def found_files(given: Any, any_name: bool) -> list[str]:
     return list(found)
 
 
+def shown(path: str) -> str:
+    """A path as it can be printed: bytes of a name that are no text are said by their numbers."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _found(path: str, any_name: bool) -> list[str]:
     if "://" in path:
         raise InputError(f"{path}: files are loaded from folders of this machine; `tidewheel ingest` reads what Spark can reach")

@@ -13,6 +13,7 @@ import pyarrow as pa
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.(\d{1,9}))?)?\s?(Z|[+-]\d\d(:?\d\d)?)?", re.IGNORECASE)
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")  # 007 is a name, not a number
+_DIGITS = re.compile(r"-?\d+")
 _PADDED = re.compile(r"-?0\d")
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|-?inf", re.IGNORECASE)
 _UTC = "UTC"
@@ -60,16 +61,19 @@ def type_of_texts(texts: Sequence[str | None]) -> pa.DataType:
     def mostly(right: Callable[[str], Any]) -> bool:
         return bool(found) and sum(bool(right(t)) for t in found) >= MOST * len(found)
 
-    if mostly(_WHOLE.fullmatch):
+    def plain(text: str) -> Any:
+        return _NUMBER.fullmatch(text) and not _PADDED.match(text)
+
+    # a few fractions among whole numbers, or times of day among days, are no bad values: the type has room for them
+    fractions = any(plain(t) and not _DIGITS.fullmatch(t) for t in found)
+    if mostly(_WHOLE.fullmatch) and not fractions:
         return pa.int64()
-    if mostly(lambda t: _NUMBER.fullmatch(t) and not _PADDED.match(t)):
+    if mostly(plain):
         return pa.float64()
     if mostly(lambda t: t.lower() in ("true", "false")):
         return pa.bool_()
-    if mostly(DAY.fullmatch):
-        return pa.date32()
-    if mostly(MOMENT.fullmatch):
-        return moment_type(found)
+    if mostly(lambda t: DAY.fullmatch(t) or MOMENT.fullmatch(t)):
+        return moment_type(found) if any(map(MOMENT.fullmatch, found)) else pa.date32()
     return pa.string()
 
 

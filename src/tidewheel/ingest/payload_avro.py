@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import InputError, TidewheelError
+from tidewheel.errors import InputError
 from tidewheel.ingest.parsed import Parsed, Part, extra_fields
 
 CONTAINER = b"Obj\x01"
@@ -106,5 +106,5 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ImportError:
-        raise TidewheelError("reading Avro needs fastavro: pip install fastavro") from None
+        raise InputError("reading Avro needs fastavro: pip install fastavro") from None
     return fastavro

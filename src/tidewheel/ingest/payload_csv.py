@@ -74,6 +74,8 @@ class CsvPayload:
             return "skip"
 
         data = joined(text)
+        if not text[-1].as_py():  # Arrow sees a last line that is empty only by its end
+            data = pa.py_buffer(data.to_pybytes() + b"\n")
         reading = pcsv.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=self._names)
         parsing = pcsv.ParseOptions(
             delimiter=self._delimiter, newlines_in_values=newlines, ignore_empty_lines=False, invalid_row_handler=note

@@ -6,6 +6,7 @@ with the reason, the record's text and where it came from. A record of many rows
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,15 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidewheel.errors import BadRowsError
 from tidewheel.ingest.parsed import Parsed, Part, Rows
-from tidewheel.ingest.rules import Rules
+from tidewheel.ingest.rules import EPOCHS, Rules
 from tidewheel.ingest.time_format import TimeFormat
 from tidewheel.model.coders import key_coder
-from tidewheel.model.dead_letters import DeadLetter
+from tidewheel.model.dead_letters import MOST_RAW, DeadLetter
 from tidewheel.model.schema import TableSpec
 from tidewheel.write.accept import Acceptor, row_text
+from tidewheel.write.casts import convert, fit
 
 Bad = tuple[int, str, str, str]
 """(its number, the column, the reason, itself as text) of a row or record."""
@@ -51,8 +54,9 @@ class RowMaker:
         if rules.time_format:
             self._times = {f.name: TimeFormat(rules.time_format, unit) for f in self.wanted if (unit := _time_unit(f, spec))}
         self._format = rules.time_format
-        self.timed = frozenset(self._times)
-        """Columns whose times have a declared format."""
+        whole = rules.time_format in EPOCHS
+        self.timed = {name: pa.int64() if whole and name == spec.time.column else pa.string() for name in self._times}
+        """Columns whose times have a declared format, and the types that CSV is read as for them."""
 
     def make(self, parsed: Parsed, records: Records) -> tuple[list[pa.RecordBatch], list[DeadLetter]]:
         """The rows in the table's schema, and the dead letters."""
@@ -93,15 +97,24 @@ class RowMaker:
             return rows, np.arange(n), []
         bad: dict[int, Bad] = {}
         for name, format_ in self._times.items():
-            for i, value in self._convert(rows, name, format_) if isinstance(rows, list) else ():
+            iso = name != self.spec.time.column and not format_.is_like_iso  # beside the time there may be times that need no format
+            for i, value in self._convert(rows, name, format_, iso) if isinstance(rows, list) else ():
                 bad.setdefault(i, (i, name, f"{value!r} does not have the time format {self._format}", ""))
             if not isinstance(rows, list):
                 at = rows.schema.get_field_index(name)
                 given = rows.column(at)
                 if pa.types.is_temporal(given.type):  # the source knows its own times
                     continue
+                type_ = self.spec.schema.field(name).type
+                if iso and (times := _iso_times(given, type_)) is not None:
+                    rows = rows.set_column(at, name, times)
+                    continue
                 counts, wrong = format_.column(given)
-                rows = rows.set_column(at, name, _counted(counts, self.spec.schema.field(name).type))
+                times = _counted(counts, type_)
+                if iso and wrong is not None and _is_text(given):
+                    others, wrong = fit(pc.if_else(pa.array(wrong), given, None), type_)
+                    times = pc.coalesce(times, others)
+                rows = rows.set_column(at, name, times)
                 for i in np.flatnonzero(wrong).tolist() if wrong is not None else ():
                     bad.setdefault(i, (i, name, f"{given[i].as_py()!r} does not have the time format {self._format}", ""))
         if not bad:
@@ -110,14 +123,15 @@ class RowMaker:
         kept: Rows = [rows[i] for i in places.tolist()] if isinstance(rows, list) else rows.take(pa.array(places))
         return kept, places, list(bad.values())
 
-    def _convert(self, rows: list[dict[str, Any]], name: str, format_: TimeFormat) -> Iterator[tuple[int, Any]]:
-        """Put counts in the place of times; yields the rows where that cannot be, and their values."""
+    def _convert(self, rows: list[dict[str, Any]], name: str, format_: TimeFormat, iso: bool) -> Iterator[tuple[int, Any]]:
+        """Put counts in the place of times; yields the rows where that cannot be, and their values. `iso`: other texts may stay."""
         for i, row in enumerate(rows):
             value = row[name]
             try:
                 row[name] = format_.value(value)
             except (ValueError, ArithmeticError):
-                yield i, value
+                if not iso or not isinstance(value, str):
+                    yield i, value
 
     def _letter(self, records: Records, bad: Bad, part: Part | None = None) -> DeadLetter:
         row, column, reason, text = bad
@@ -127,16 +141,18 @@ class RowMaker:
             first = int(np.searchsorted(part.records, number))
             many = first + 1 < len(part.records) and part.records[first + 1] == number
             origin = f"{origin} row {row - first}" if many else origin
-            text = "" if records.textual else text or _as_text(part.rows, row)
-        return DeadLetter(number, reason, column, text or records.raw(number), origin)
+            # of a record of many rows, the row: the whole record beside each of them could be any number of bytes
+            text = "" if records.textual and not many else text or _as_text(part.rows, row)
+        return DeadLetter(number, reason, column, (text or records.raw(number))[:MOST_RAW], origin)
 
 
-def payload_text(data: bytes) -> str:
-    """A record as text: as it is, or in hex if it is not text."""
+def payload_text(data: bytes | pa.Buffer) -> str:
+    """A record as text: as it is, or in hex if it is not text. No more of it than is kept."""
+    some = memoryview(data)[: 4 * MOST_RAW]  # a character has up to four bytes
     try:
-        return data.decode()
+        return codecs.getincrementaldecoder("utf-8")().decode(bytes(some), final=len(some) == len(data))[:MOST_RAW]
     except UnicodeDecodeError:
-        return data.hex()
+        return bytes(some[: MOST_RAW // 2]).hex()
 
 
 def _reason(error: BadRowsError) -> str:
@@ -160,6 +176,18 @@ def _time_unit(field_: pa.Field, spec: TableSpec) -> str:
     if pa.types.is_timestamp(field_.type):
         return str(field_.type.unit)
     return {pa.date32(): "day", pa.date64(): "ms"}.get(field_.type, "")
+
+
+def _is_text(array: pa.Array) -> bool:
+    return bool(pa.types.is_string(array.type) or pa.types.is_large_string(array.type))
+
+
+def _iso_times(given: pa.Array, to: pa.DataType) -> pa.Array | None:
+    """ISO texts as times; None if there is anything else among them."""
+    try:
+        return convert(given, to) if _is_text(given) else None
+    except (pa.ArrowException, ValueError):
+        return None
 
 
 def _counted(counts: pa.Array, to: pa.DataType) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from dataclasses import asdict, dataclass, field
@@ -42,11 +43,22 @@ class Rules:
             raise InputError(
                 f"a time format is one of {', '.join(EPOCHS)}, or a pattern such as '%d/%m/%Y %H:%M:%S', not {self.time_format!r}"
             )
+        if self.time_format not in EPOCHS and (odd := _unknown_code(self.time_format)):
+            raise InputError(f"the time format {self.time_format!r} has a code that Python's strptime does not know: {odd}")
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise InputError(f"a delimiter is one character, not {self.delimiter!r}")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
+
+
+def _unknown_code(pattern: str) -> str:
+    """What is wrong with the codes of a pattern, if anything is."""
+    try:
+        dt.datetime.strptime("", pattern)
+    except ValueError as e:
+        return "" if "does not match format" in str(e) else str(e)
+    return ""
 
 
 def rules_from_json(text: str) -> Rules:

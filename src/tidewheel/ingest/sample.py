@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidewheel.errors import InputError
-from tidewheel.ingest.file_rows import Broken, arrow_batches, csv_header, named, opened
+from tidewheel.ingest.file_rows import Broken, arrow_batches, csv_header, named, opened, whole
 from tidewheel.ingest.infer import type_of, type_of_texts
+from tidewheel.ingest.json_lists import Beginning, items
 from tidewheel.ingest.payload_arrow import ArrowPayload
 from tidewheel.ingest.payload_avro import AvroPayload, container_rows
 from tidewheel.ingest.payload_csv import CsvPayload
@@ -71,7 +72,7 @@ class Sample:
                     case "avro":
                         return cls._objects(next(container_rows(stream, MOST), []), path, "is a record")
                     case "parquet":
-                        with pq.ParquetFile(stream) as file:
+                        with pq.ParquetFile(stream if stream.seekable() else pa.BufferReader(whole(stream))) as file:
                             some = list(islice(file.iter_batches(MOST), 1))
                             return cls._table(pa.Table.from_batches(some, file.schema_arrow), path)
                     case _:
@@ -125,10 +126,11 @@ def _json(values: Sequence[bytes]) -> list[Any]:
 
 
 def _json_file(stream: pa.NativeFile) -> list[Any]:
-    blocks = text_lines(stream, 1 << 20)
-    _, lines = next(blocks)
-    found = _json(lines.slice(0, MOST).to_pylist())
-    return found or _json([b"\n".join(chain(lines.to_pylist(), *(more.to_pylist() for _, more in blocks)))])
+    beginning = Beginning(stream)
+    if beginning.is_one_list():
+        return _json([text.encode() for text in next(items(beginning, MOST), [])])
+    _, lines = next(text_lines(beginning, 1 << 20))
+    return _json(lines.slice(0, MOST).to_pylist())
 
 
 def _shown(values: Sequence[bytes]) -> str:

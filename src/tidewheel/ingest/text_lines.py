@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,26 @@ BLOCK = 4 << 20
 MOST_LINES = 200
 """Lines that one quoted record may have; more, and the quote was never meant to open one."""
 
+MOST_LINE = 256 << 20
+"""Bytes of a line. It is in memory as a whole, so a file that is one long line must not be taken for one of many."""
+
 BOM = b"\xef\xbb\xbf"
 
 
-def text_lines(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[Lines]:
-    """All lines, blank ones too. A line is in memory as a whole."""
+class Bytes(Protocol):
+    """A stream, as it is read here."""
+
+    def read(self, size: int) -> bytes:
+        """About so many bytes; none: it is over."""
+        ...
+
+
+class Malformed(ValueError):
+    """A file is not as its format says."""
+
+
+def text_lines(stream: Bytes, block: int = BLOCK) -> Iterator[Lines]:
+    """All lines, blank ones too. A line is in memory as a whole. `Malformed`: that would be too much."""
     rest: list[bytes] = []
     number = 1
     while data := stream.read(block):
@@ -33,6 +49,7 @@ def text_lines(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[Lines]:
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
             rest.append(data)
+            check_line(number, rest)
             continue
         lines = pc.split_pattern(pa.array([b"".join([*rest, head])], pa.large_binary()), b"\n").values
         rest = [tail]
@@ -40,6 +57,12 @@ def text_lines(stream: pa.NativeFile, block: int = BLOCK) -> Iterator[Lines]:
         number += len(lines)
     if last := b"".join(rest):
         yield np.array([number]), pa.array([last], pa.large_binary())
+
+
+def check_line(number: int, parts: list[bytes]) -> None:
+    """`Malformed`: a line of which these are the first parts is too long."""
+    if sum(map(len, parts)) > MOST_LINE:
+        raise Malformed(f"line {number} has more than {MOST_LINE >> 20} MB")
 
 
 def closed_quotes(lines: Iterator[Lines], most: int = MOST_LINES) -> Iterator[Lines]:

@@ -16,6 +16,8 @@ from tidewheel.model.times import TimeAxis
 
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_YEAR_1000 = -30_610_224_000
+_ISO = ("2026-01-01", "2026-01-01 00:00:00", "2026-01-01T00:00:00")
 Bad = npt.NDArray[np.bool_]
 
 
@@ -26,6 +28,9 @@ class TimeFormat:
         self._format = format_
         self._given = EPOCHS.get(format_, "")
         self._axis = TimeAxis("", unit)
+        self._most = 1 << (31 if unit == "day" else 63)
+        self.is_like_iso = any(map(self._has, _ISO))
+        """Whether an ISO time may have this format and mean another day by it."""
 
     def column(self, values: pa.Array) -> tuple[pa.Array, Bad | None]:
         """The column as int64, null where a value does not have the format; and which those are."""
@@ -52,16 +57,25 @@ class TimeFormat:
         elif self._given:
             if isinstance(value, bool):
                 raise ValueError("a truth value")
-            return self._fits(round(Decimal(str(value).strip()) * _NANOS[self._given]))
+            text = str(value).strip()
+            number = Decimal(int(text, 16) if text[:2] in ("0x", "0X") else text)  # Arrow reads these, too
+            return self._fits(round(number * _NANOS[self._given]))
         else:
             moment = dt.datetime.strptime(str(value).strip(), self._format)
             moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
         return self._fits((moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000)
 
+    def _has(self, text: str) -> bool:
+        try:
+            self.value(text)
+        except (ValueError, ArithmeticError):
+            return False
+        return True
+
     def _fits(self, nanos: int) -> int:
         """The unit's count of so many nanoseconds; what is finer than the unit is cut, as clocks do."""
         count = nanos // self._axis.nanos
-        if not -(1 << 63) <= count < 1 << 63:
+        if not -self._most <= count < self._most:
             raise OverflowError(count)
         return count
 
@@ -80,12 +94,30 @@ class TimeFormat:
             if any(code in self._format for code in ("%f", "%z", "%Z")):  # Arrow knows no fractions, and forgets zones
                 raise ValueError("one by one")
             moments = pc.strptime(values, format=self._format, unit="s", error_is_null=False)
+            if not self._is_exact(values, moments):
+                raise ValueError("one by one")
             return self._counted(moments.view(pa.int64()), 10**9)
         raise ValueError("one by one")
+
+    def _is_exact(self, values: pa.Array, moments: pa.Array) -> bool:
+        """Whether these are the times that the texts say. Arrow makes 2 March of 30 February, and 26 AD of the year 26."""
+        if (first := pc.min(moments.view(pa.int64())).as_py()) is None or first < _YEAR_1000:
+            return first is None
+        shown = pc.strftime(moments, format=self._format)
+        values = values.cast(shown.type)
+        return bool(shown.equals(values) or _bare(shown).equals(_bare(values)))
 
     def _counted(self, counts: pa.Array, nanos: int) -> pa.Array:
         if nanos >= self._axis.nanos:
             return pc.multiply_checked(counts, nanos // self._axis.nanos)
         step = self._axis.nanos // nanos
         down = pc.divide(counts, step)  # towards zero, but times before 1970 go down as well
-        return pc.if_else(pc.greater(pc.multiply(down, step), counts), pc.subtract(down, 1), down)
+        down = pc.if_else(pc.greater(pc.multiply(down, step), counts), pc.subtract(down, 1), down)
+        if self._axis.unit == "day":
+            down.cast(pa.int32())  # days are counted in so many bits
+        return down
+
+
+def _bare(texts: pa.Array) -> pa.Array:
+    """Texts without the differences that are none to any parser: zeros before a number, and capitals."""
+    return pc.replace_substring_regex(pc.utf8_lower(texts), r"(^|\D)0+(\d)", r"\1\2")
