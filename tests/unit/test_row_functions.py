@@ -148,6 +148,33 @@ def test_the_clock_is_read_once(table: tw.Table) -> None:
     assert len(table.query(where="ts < now() - INTERVAL 5 minutes")) == ROWS
 
 
+def test_groups_and_totals_since_a_moment_are_ours(tmp_path: Path) -> None:
+    """A time that is compared with now() is one that is compared with a constant; what else is said may still be for DuckDB."""
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    ages = [dt.timedelta(minutes=minutes) for minutes in (5, 30, 30, 90, 3000)]
+    rows = [{"k": n % 2, "ts": now - age, "n": n, "s": "a", "v": n / 2} for n, age in enumerate(ages)]
+    with tw.open(tmp_path / "wh") as wh:
+        table = wh.create_table("t", SCHEMA, time="ts", key="k")
+        table.insert(rows)
+        since = "ts > now() - INTERVAL '1 hour'"
+        for where, left, by in (
+            (since, [0, 1, 2], "by us"),
+            ("now() - INTERVAL 1 HOUR < ts AND v > 0", [1, 2], "by us"),
+            (f"{since} AND k = 0", [0, 2], "by us"),
+            ("ts BETWEEN now() - INTERVAL '2 hours' AND now() - INTERVAL '1 hour'", [3], "by us"),
+            ("ts >= current_date - 1 AND n < 3", [0, 1, 2], "by us"),
+            (f"NOT ({since})", [3, 4], "by us"),
+            (f"{since} AND sin(v) < 2", [0, 1, 2], "by DuckDB, over the rows as they are read"),
+            (f"{since} OR v = 2", [0, 1, 2, 4], "by us"),
+        ):
+            groups = table.query(where=where, aggregate={"n": "sum(n)"}, group_by=["k"])
+            totals = table.query(where=where, aggregate={"n": "sum(n)"})
+            for found in (groups, totals):
+                assert sum(row["n"] for row in found.to_pylist()) == sum(left), where
+                assert found.how["grouped"] == by, where  # type: ignore[attr-defined]
+            assert sorted(table.query(where=where).to_arrow()["n"].to_pylist()) == left, where
+
+
 def test_columns_come_before_words(tmp_path: object) -> None:
     with tw.open(str(tmp_path)) as wh:
         schema = pa.schema([("user", pa.string()), ("current_date", pa.timestamp("us"))])

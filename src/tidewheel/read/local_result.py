@@ -37,6 +37,8 @@ class LocalResult(PipedResult):
         watch = Watch(limits_of(planner, query), self)
         self._pipeline = pipeline = Pipeline(planner, query, watch, in_place=True)
         self.schema = pipeline.schema
+        self._left = ""
+        """Why DuckDB made the groups when they were last read, if it did."""
         self._scan: Scan | None = planner.scan(version, query, pipeline.touched, watch)
         found, damage = self._scan.found, self._scan.damage
         self.stats = Stats(found.considered, len(found.pieces), found.leaves_read, found.leaves_skipped, found.rows_scanned)
@@ -96,10 +98,12 @@ class LocalResult(PipedResult):
         elif made.rest is not None:
             found["filtered"] = "by us, once the rows are read"
         if self._query_groups():
-            found["grouped"] = (
-                "by us" if made.grouping is not None or made.totals is not None else "by DuckDB, over the rows as they are read"
-            )
+            ours = made.totals is not None or made.grouping is not None and not self._left
+            found["grouped"] = "by us" if ours else f"by DuckDB, over the rows as they are read{self._left and f', since {self._left}'}"
         return found
+
+    def _left_to_duck(self, why: str) -> None:
+        self._left = why
 
     def _query_groups(self) -> bool:
         return self._pipeline.query.aggregate is not None or self._pipeline.query.group_by is not None
@@ -137,7 +141,7 @@ class LocalResult(PipedResult):
 
             if (names := last_columns(scan, grouping)) is not None:
                 return partial(last_of_groups, scan, names, grouping.schema, self._pipeline.program), None
-            return partial(groups, scan, self._pipeline, grouping), None
+            return partial(groups, scan, self._pipeline, grouping, self._left_to_duck), None
         if query.aged:
             from tidewheel.read.aged import aged_rows, last_aged_rows
 

@@ -56,7 +56,7 @@ def bounded(query: Query, spec: TableSpec, params: Any = None) -> Query:
         keys = points_of(boxes, spec) if query.key is None and query.box is None else None
         query = narrowed(query, spec, around(boxes) if boxes else {})
         query = replace(query, where=text, key=query.key if keys is None else keys)
-        return _understood(query, condition, spec)
+        return _understood(query, found, spec)
     except RecursionError:  # hundreds of conditions: they are evaluated, and bound nothing
         return replace(query, where=text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,20 +31,38 @@ SHARED_ROWS = 1 << 20
 """Rows from which on two threads share them."""
 
 
-def groups(scan: Scan, pipeline: Pipeline, of: Grouping, size: int, watch: Watch, _: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The groups of a query, as a source of batches: made here, or, if that is not for us after all, by DuckDB from the beginning."""
-    program, held = pipeline.program, watch.held
+def groups(
+    scan: Scan, pipeline: Pipeline, of: Grouping, left: Callable[[str], None], size: int, watch: Watch, _: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The groups of a query, as a source of batches: made here, or, if that is not for us after all, by DuckDB from the beginning. `left`
+    is told why DuckDB makes them, or nothing."""
+    held = watch.held
+    found, why = _made_here(scan, pipeline, of, watch)
+    left(why)
+    if found is not None:
+        yield from found
+        return
+    watch.held = held
+    made = Aggregation(scan.planner, pipeline.query, watch)
+    rows = rows_of(scan, pipeline.columns, size, watch, program=pipeline.program)
+    yield from made.run(_dropped(rows, watch), pipeline.columns.schema, watch).to_batches()
+
+
+def _made_here(scan: Scan, pipeline: Pipeline, of: Grouping, watch: Watch) -> tuple[list[pa.RecordBatch] | None, str]:
+    """The groups; or None, and why they are left to DuckDB. Nothing is left of the attempt then: an error that is still being handled
+    would keep its frames, and with them all the memory of the groups."""
+    held = watch.held
     boxed = box_program(scan, pipeline.query.condition)
-    asked = boxed or program or NO_PROGRAM
+    asked = boxed or pipeline.program or NO_PROGRAM
+    order, limit = pipeline.wanted_first
     try:
-        order, limit = pipeline.wanted_first
         found = None if boxed is not None else divided(scan, of, asked, order, limit, watch)
-        yield from [of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)] if found is None else found
-    except LeftToDuckError:
-        watch.held = held
-        made = Aggregation(scan.planner, pipeline.query, watch)
-        rows = rows_of(scan, pipeline.columns, size, watch, program=program)
-        yield from made.run(_dropped(rows, watch), pipeline.columns.schema, watch).to_batches()
+        if found is None:
+            found = [of_scan(scan, of, asked, boxed is not None, watch).found(order, limit)]
+            watch.held = held + found[0].nbytes
+    except LeftToDuckError as why:
+        return None, str(why)
+    return found, ""
 
 
 def _dropped(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:

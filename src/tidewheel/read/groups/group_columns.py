@@ -15,9 +15,10 @@ from tidewheel.read.foremost import OrderTerm, foremost
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.aggregates import DEVIATIONS, HUGE, Aggregate
 from tidewheel.read.groups.grouping import Fold, FoldedValue, Grouping, fold_of
-from tidewheel.read.groups.left_to_duck import LeftToDuckError
+from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
 from tidewheel.read.groups.lowering import TEXT, Lowered, Numbers
 from tidewheel.read.groups.texts_found import Texts
+from tidewheel.read.limits import Watch
 from tidewheel.read.totals.parse import COUNT, ROWS, SUM
 
 Mask = npt.NDArray[np.bool_]
@@ -26,22 +27,32 @@ _TOLD_APART = 1 << 13
 """Groups from which on only those that can be among the first ones become an answer."""
 
 
-def answer(of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int | None) -> pa.RecordBatch:
+def answer(
+    of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int | None, watch: Watch
+) -> pa.RecordBatch:
     """The keys of each group and what it comes to, in any order. Groups that are not among the first `limit` may be left out."""
     if limit is not None:
-        known, words = those_first(of, known, words, texts, order, limit)
+        known, words = those_first(of, known, words, texts, order, limit, watch)
+    take(watch, len(words) * sum(map(_bytes_of, of.schema.types)))
     return pa.RecordBatch.from_arrays([_column(of, n, known, words, texts) for n in range(len(of.schema))], schema=of.schema)
 
 
 def those_first(
-    of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int
+    of: Grouping, known: Numbers, words: Numbers, texts: Texts, order: Sequence[OrderTerm], limit: int, watch: Watch
 ) -> tuple[Numbers, Numbers]:
     """The groups without those, if they are many, that are not among the first `limit`."""
     if len(words) <= _TOLD_APART + 2 * limit or may_fail(of):
         return known, words
-    numbers = {name: n for n, name in enumerate(of.schema.names)}
+    held, numbers = watch.held, {name: n for n, name in enumerate(of.schema.names)}
+    take(watch, len(words) * sum(_bytes_of(of.schema.field(term.column).type) for term in order))
     places = foremost(lambda name: _column(of, numbers[name], known, words, texts), len(words), order, limit)
+    watch.held = held
     return (known, words) if places is None else (known[places], words[places])
+
+
+def _bytes_of(type_: pa.DataType) -> int:
+    """Of a value in an array; texts are counted when they are laid out."""
+    return 0 if pa.types.is_string(type_) or pa.types.is_binary(type_) else -(-int(type_.bit_width) // 8)
 
 
 def may_fail(of: Grouping) -> bool:
@@ -188,5 +199,5 @@ def _deviation(what: str, words: Numbers, at: int) -> pa.Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(count > 1, squares / (count - sample), 0.0)
     if not np.isfinite(found).all():  # DuckDB calls some of them errors
-        raise LeftToDuckError
+        raise LeftToDuckError("a deviation of theirs is infinite, or not a number")
     return _array(np.sqrt(found) if what.startswith("stddev") else found, pa.float64(), some)

@@ -16,7 +16,7 @@ from tidewheel.read.foremost import OrderTerm
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.group_columns import answer
 from tidewheel.read.groups.grouping import Grouping
-from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
+from tidewheel.read.groups.left_to_duck import NOT_SURE, LeftToDuckError, take
 from tidewheel.read.groups.lowering import TEXT, Numbers
 from tidewheel.read.groups.text_marks import TextMarks
 from tidewheel.read.groups.texts_found import Texts
@@ -59,7 +59,7 @@ class Slots:
     def grow(self) -> None:
         rows, count = len(self.known), self.count
         if rows >= MOST:
-            raise LeftToDuckError
+            raise LeftToDuckError(f"they are more than {MOST:,}")
         known, words = self._room(2 * rows)
         known[:count], words[:count] = self.known[:count], self.words[:count]
         self.known, self.words = known, words
@@ -137,7 +137,7 @@ class Groups:
         groups, pairs, texts = self._slots, self._pairs, self.texts
         match why:
             case layout.UNSURE:
-                raise LeftToDuckError
+                raise LeftToDuckError(NOT_SURE)
             case layout.FULL:
                 groups.grow()
             case layout.ASTRAY:
@@ -252,4 +252,4 @@ class Groups:
         self._has_window(None)
         groups = self._slots
         groups.drop_table()
-        return answer(self.of, groups.known[: groups.count], groups.words[: groups.count], self.texts, order, limit)
+        return answer(self.of, groups.known[: groups.count], groups.words[: groups.count], self.texts, order, limit, self._watch)

@@ -58,7 +58,7 @@ from tidewheel.read.groups.group_layout import (
     UNSURE,
     WHAT,
 )
-from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT
+from tidewheel.read.groups.lowering import FLOAT64, INT64, TEXT, UINT64
 from tidewheel.read.groups.marks.kernels import mark
 from tidewheel.read.groups.near.kernels import near_in_window, near_slots
 from tidewheel.read.groups.numbers.kernels import bring_value, codes, ends, nulls_of, take_steps
@@ -300,7 +300,7 @@ def group(
             brought = found
             if straight and not count and (value[KIND] == FLOAT64 or value[KIND] == INT64) and value[FIRST_STEP] == value[BEHIND_STEPS]:
                 brought = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
-            elif value[KIND] != TEXT and first_fold < behind:
+            elif value[KIND] != TEXT and (first_fold < behind or value[FIRST_STEP] < value[BEHIND_STEPS]):  # counted ones may fail, too
                 bring_value(row, value, straight, first, places, n, found)
                 if value[FIRST_STEP] < value[BEHIND_STEPS]:
                     if count and count < n:
@@ -339,7 +339,7 @@ def group(
             for f in range(first_fold, behind):
                 what = folds[f, WHAT]
                 if what == MOMENTS:
-                    add_moments(given, given_slots, m, value[REAL], folds[f, AT], groups)
+                    add_moments(given, given_slots, m, value[REAL], np.int64(value[KIND] == UINT64), folds[f, AT], groups)
                 elif value[REAL] and (what == LEAST or what == GREATEST):
                     codes(given, m, coded)
                     ordered = coded

@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from tidewheel.model.loading import later
 from tidewheel.read.groups import group_layout as layout
-from tidewheel.read.groups.left_to_duck import take
+from tidewheel.read.groups.left_to_duck import LeftToDuckError, take
 from tidewheel.read.groups.lowering import Numbers
 from tidewheel.read.limits import Watch
 
 k = later("tidewheel.read.groups.texts.kernels")
+
+MOST_BYTES = (1 << 31) - 1
+"""Of the texts of one array: where each ends is a number of 32 bits."""
 
 _NONE = np.zeros(0, np.uint8)
 _NO_ENDS = np.zeros(0, np.int32)
@@ -82,6 +85,8 @@ class Texts:
         """Texts by their numbers."""
         given, seen = np.ascontiguousarray(numbers), self._state[layout.TEXTS] > 0  # else all are null, and there is no text 0
         total = k.lay_out(given, len(given), self.arena, self.known, _NO_ENDS, _NONE) if seen else 0
+        if total > MOST_BYTES:
+            raise LeftToDuckError("their texts have more than 2 GB")
         take(self._watch, total + 4 * len(given))
         ends, out = np.zeros(len(given) + 1, np.int32), np.zeros(max(total, 1), np.uint8)
         if seen:

@@ -276,7 +276,7 @@ def _floor_all(reals, values, n):
     """Values, which lie where the reals are, become whole numbers. Returns 1 if one of them is not sure."""
     odd = np.int64(0)
     for i in range(n):
-        odd |= np.int64(not (reals[i] >= -WHOLE_END and reals[i] < WHOLE_END))
+        odd |= np.int64(not (reals[i] > -WHOLE_END and reals[i] < WHOLE_END))
     if not odd:
         for i in range(n):
             values[i] = np.int64(np.floor(reals[i]))

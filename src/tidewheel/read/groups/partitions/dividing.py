@@ -117,16 +117,16 @@ class DividedGroups:
             if have and (p is None or have + most > len(words)):
                 some = known[:have], words[:have]
                 if limit is not None:
-                    some = those_first(of, *some, texts, order, limit)
+                    some = those_first(of, *some, texts, order, limit, watch)
                     bound = bound if rank is None else min(bound, rank.bound(*some, limit))
-                made.append(answer(of, *some, texts, order, None))
-                take(watch, made[-1].nbytes)
+                made.append(answer(of, *some, texts, order, None, watch))
                 known, words, have = *_room(of, len(words)), 0
             if p is None:
                 break
             if most > len(words):
-                take(watch, 8 * max(TAKEN, 2 * most) * (len(of.keys) + 1 + len(of.empty)))
-                known, words = _room(of, max(TAKEN, 2 * most))
+                more = max(TAKEN, 2 * most)
+                take(watch, 8 * (more - len(words)) * (len(of.keys) + 1 + len(of.empty)))
+                known, words = _room(of, more)
             have = near.take(p, rank or ANY, bound, known, words, have)
         return made
 

@@ -226,6 +226,9 @@ def divide(
                     for i in range(n):
                         flags[i] |= nulls[i] << np.uint8(bit)
             if stored[v, NARROW_AT] < 0 and stored[v, WIDE_AT] < 0:
+                counted = v >= keys and values[v, FIRST_STEP] < values[v, BEHIND_STEPS]
+                if counted and _made(row, values[v], steps, straight, first, places, n, nulls, count, found):
+                    return UNSURE
                 continue
             kind = values[v, KIND]
             as_it_lies = v >= keys and straight and not count and values[v, FIRST_STEP] == values[v, BEHIND_STEPS]

@@ -19,6 +19,8 @@ from tidewheel.read.limits import Watch
 
 k = later("tidewheel.read.groups.partitions.windows.kernels")
 
+_NOTHING: Numbers = np.zeros((0, 0), np.int64)
+
 
 class NearGroups(Protocol):
     def most(self, p: int) -> int:
@@ -78,15 +80,17 @@ class NearTables:
         self._rows, self._of, self._plan, self._watch = rows, of, plan, watch
         self._state: Numbers = np.zeros(layout.STATE, np.int64)
         self._state[layout.SEED] = secrets.randbits(62)
+        self._known = self._words = self._table = _NOTHING
         self._room(1 << 10)
 
     def _room(self, most: int) -> None:
-        """For so many groups."""
-        keys, each = len(self._of.keys), len(self._of.empty)
-        take(self._watch, 8 * most * (keys + 1 + each + 4))
-        self._known: Numbers = np.empty((most, keys + 1), np.int64)
-        self._words: Numbers = np.empty((most, each), np.int64)
-        self._table: Numbers = np.empty((2 * most, 2), np.int64)
+        """For so many groups, in place of what there is."""
+        keys, each, had = len(self._of.keys), len(self._of.empty), len(self._words)
+        self._known = self._words = self._table = _NOTHING
+        take(self._watch, 8 * (most - had) * (keys + 1 + each + 4))
+        self._known = np.empty((most, keys + 1), np.int64)
+        self._words = np.empty((most, each), np.int64)
+        self._table = np.empty((2 * most, 2), np.int64)
 
     def most(self, p: int) -> int:
         return int(k.rows_in(p, self._rows.sides, self._rows.links))

@@ -10,7 +10,7 @@ from tidewheel.model.loading import later
 from tidewheel.read.filters.program import Program
 from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.grouping import Grouping
-from tidewheel.read.groups.left_to_duck import LeftToDuckError
+from tidewheel.read.groups.left_to_duck import NOT_SURE, LeftToDuckError
 from tidewheel.read.groups.lowering import Numbers
 from tidewheel.read.groups.partitions import partition_layout as parts
 from tidewheel.read.groups.partitions.planning import MOST_ROWS, DividingPlan
@@ -64,4 +64,4 @@ class DividedRows:
                 plan.seed, plan.spans, plan.shift, self.sides[number], self.links, used, self.slots, self.narrow, self.wide, self.bits,
             )  # fmt: skip
             if why != layout.DONE:
-                raise LeftToDuckError
+                raise LeftToDuckError(NOT_SURE)

@@ -70,6 +70,7 @@ def _are_small(values, n):
 
 
 _SMALL = np.int64(1) << np.int64(51)
+_LEAST = np.int64(-9223372036854775808)
 
 
 @kernel(
@@ -177,14 +178,16 @@ def add_values(values, codes, slots, n, starts, runs, places, near, span, room, 
     return counting
 
 
-@kernel("void(int64[::1], int32[::1], int64, int64, int64, int64[:, ::1])")
-def add_moments(values, slots, n, real, at, groups):
-    """Add n values to the count, the mean and the sum of squares about it (Welford's way)."""
+@kernel("void(int64[::1], int32[::1], int64, int64, int64, int64, int64[:, ::1])")
+def add_moments(values, slots, n, real, signless, at, groups):
+    """Add n values to the count, the mean and the sum of squares about it (Welford's way). `signless`: they count from 2^63, where floats
+    are far apart."""
     reals = values.view(np.float64)
     words = groups.view(np.float64)
     for i in range(n):
         slot = slots[i]
-        v = reals[i] if real else np.float64(values[i])
+        whole = np.float64(np.uint64(values[i] ^ _LEAST)) if signless else np.float64(values[i])
+        v = reals[i] if real else whole
         count = groups[slot, at] + 1
         groups[slot, at] = count
         more = v - words[slot, at + 1]
