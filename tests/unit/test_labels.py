@@ -96,3 +96,18 @@ def test_the_catalog_and_memory_say_the_same(tmp_path: Path, partition: str) -> 
         taken = [one for one, _ in owner_of(wh).catalog.labels(probe.record.id) if one.undone]
         assert taken and all(one.changed == one.undone == ack.generation for one in taken)
         assert [one.partition for one in taken] == probe.local.labels().starts[probe.local.labels().undone > 0].tolist()
+
+
+def test_when_the_first_change_after_a_generation_came() -> None:
+    """Of those that were read nothing is known, of the last ones all, and of older ones never that they came later than they did."""
+    known = Labels.of([(Label(0, 7), 1.0)])
+    assert known.last == 7 and known.first_after(3) is None and known.first_after(7) is None
+    for generation in range(8, 3000):
+        known = known.raised([Label(0, generation)], (), generation, 10.0 * generation, 10.0 * generation - 1)
+    assert known.last == 2999 and known.first_after(2999) is None and known.first_after(6) is None
+    found = [known.first_after(generation) for generation in range(7, 2999)]
+    assert all(at is not None and at < 10 * generation for generation, at in enumerate(found, 8))
+    assert found[-100:] == [10.0 * generation - 1 for generation in range(2900, 3000)]
+    assert found[0] == 79.0 and found == sorted(found, key=lambda at: at or 0)
+    late = known.raised([Label(1, 500)], (), 3001, 1.0)  # committed after later ones
+    assert late.last == 2999 and late.first_after(2999) is None

@@ -453,6 +453,66 @@ def test_a_refresh_that_is_always_beaten_ends(wh: tw.Warehouse, duck: DuckComput
     assert isinstance(report["hourly"].cause, ConflictError)
 
 
+def waits_since(wh: tw.Warehouse) -> float | None:
+    state = wh._engine.table("hourly").do(GetDerived())
+    assert state is not None
+    return state.stale_since
+
+
+def test_the_age_is_that_of_the_oldest_change_however_many_come_after_it(tmp_path: Path, duck: DuckCompute) -> None:
+    with tw.open(tmp_path / "wh") as wh:
+        taxi = wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+        derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
+        assert waits_since(wh) is None
+        taxi.insert(rows((0, 1, 10)))
+        pass_over(wh, duck)
+        assert waits_since(wh) is None
+        began = time.time()
+        taxi.insert(rows((0, 1, 10)))
+        in_memory = waits_since(wh)
+        assert in_memory is not None and in_memory >= began - 60
+        taxi.flush()
+        first = waits_since(wh)
+        assert first is not None and abs(first - in_memory) < 60  # two clocks
+        for n in range(3):
+            taxi.insert(rows((n, 1, 10)))
+            assert waits_since(wh) == first
+            taxi.flush()
+            assert waits_since(wh) == first
+    with tw.open(tmp_path / "wh") as wh:  # and never looks younger than it is
+        state = wh._engine.table("hourly").do(GetDerived())
+        assert state is not None and state.stale_since == state.refreshes[-1].began
+        pass_over(wh, duck)
+        assert waits_since(wh) is None
+        wh.table("taxi").insert(rows((0, 1, 10)))
+        wh.table("taxi").flush()
+        again = waits_since(wh)
+        assert again is not None and again > state.stale_since
+
+
+def test_all_is_contained_that_was_there_whatever_comes_meanwhile(wh: tw.Warehouse) -> None:
+    """Rows that come to a partition after the cut say nothing of those that were there: it was not stale when the plan was made."""
+    taxi = wh.table("taxi")
+    late = [(5, 1, 10), (9, 1, 10)]
+
+    def meanwhile(*_: Any) -> None:
+        if len(duck.runs) == 1:
+            taxi.insert(rows(*late))
+            taxi.flush()
+
+    duck = DuckCompute(meanwhile)
+    derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
+    taxi.insert(rows((0, 1, 10), (5, 1, 20)))
+    pass_over(wh, duck)
+    cut = taxi.insert(rows((0, 1, 30))).generation
+    pass_over(wh, duck)
+    state = wh._engine.table("hourly").do(GetDerived())
+    assert state is not None and state.stale == 2 and state.dependencies[0].verified == cut
+    pass_over(wh, duck)
+    check(wh, "hourly", HOURLY)
+    duck.close()
+
+
 def test_system_tables(wh: tw.Warehouse, duck: DuckCompute) -> None:
     derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR}, [MERGED], begin=0)
     wh.table("taxi").insert(rows((0, 1, 10), (1, 1, 10)))

@@ -137,8 +137,6 @@ class StalePartition:
     """The sources, by number, that changed since."""
     undone: set[int] = field(default_factory=set)
     """Those of them that rows left since: what is there cannot be added to."""
-    since: float = 0.0
-    """When the oldest of these changes was committed, as far as labels tell: each has only the time of its last."""
 
 
 class _Changed(NamedTuple):
@@ -147,7 +145,6 @@ class _Changed(NamedTuple):
     start: int
     changed: int
     undone: int
-    at: float
 
 
 def stale_partitions(
@@ -169,7 +166,6 @@ def stale_partitions(
                     one.changed.add(i)
                     if change.undone > one.standing[i]:
                         one.undone.add(i)
-                    one.since = min(one.since or change.at, change.at)
                     found[start] = one
     return [found[start] for start in sorted(found)]
 
@@ -178,10 +174,10 @@ def _changes(source: SourceView) -> list[_Changed]:
     """The partitions of a source that changed after what is verified. Where each of them reaches everything, one stands for all."""
     labels = source.labels
     met = np.flatnonzero(labels.changed > source.verified)
-    parts = (labels.starts, labels.changed, labels.undone, labels.at)
-    found = [_Changed(*four) for four in zip(*(part[met].tolist() for part in parts), strict=True)]
+    parts = (labels.starts, labels.changed, labels.undone)
+    found = [_Changed(*three) for three in zip(*(part[met].tolist() for part in parts), strict=True)]
     if source.bounds == EVERYTHING and found:
-        return [_Changed(found[0].start, max(c.changed for c in found), max(c.undone for c in found), min(c.at for c in found))]
+        return [_Changed(found[0].start, max(c.changed for c in found), max(c.undone for c in found))]
     return found
 
 

@@ -8,6 +8,7 @@ matter which owner made it, how long it took, or who else worked on the same par
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import secrets
 from collections.abc import Sequence
@@ -103,11 +104,29 @@ class LocalDerived:
 
     def state(self) -> DerivedState:
         contents, refreshed = self.contents, self.refreshed
-        stale = stale_partitions(self.division, refreshed, self._views(fresh=True), None)
-        since = min((one.since for one in stale if one.since), default=None)
+        views = self._views(fresh=True)
+        stale = stale_partitions(self.division, refreshed, views, None)
+        least: dict[int, int] = {}
+        for one in stale:
+            for i in one.changed:
+                least[i] = min(least.get(i, INT64_MAX), max(one.standing[i], views[i].verified))
+        since = min((at for i, generation in least.items() if (at := self._changed_since(i, generation)) is not None), default=None)
         last = contents.refreshes[-1].ended if contents.refreshes else None
         done = tuple(dataclasses.replace(one, keys=None) for one in contents.refreshes)
         return DerivedState(self.definition, contents.dependencies, len(refreshed), len(stale), since, last, done)
+
+    def _changed_since(self, source: int, generation: int) -> float | None:
+        """When the first change of a source after a generation came. Where that is not known, because it was before this owner began, when
+        the refresh began that read this generation: until then there was none."""
+        table = self._table.engine.table(self.sources[source])
+        trees, labels = table.version().trees, table.labels()  # in this order: rows that leave the one are in the other
+        if labels.last <= generation:
+            born = min((view.tree.born for view in trees), default=None)
+            return None if born is None else self._table.engine.clock.wall(born)
+        if (at := labels.first_after(generation)) is not None:
+            return at
+        later = (one.began for one in self.contents.refreshes if one.vector[source][1] >= generation)
+        return min(float(labels.at[labels.changed > generation].min()), next(later, math.inf))
 
     def touched_since(self, generation: int) -> pa.Array | None:
         """The keys whose rows changed after a generation, and perhaps others; None if that is not known, or there are too many."""
@@ -157,16 +176,19 @@ class LocalDerived:
         versions = [engine.table(name).version() for name in self.sources]
         chosen = self._chosen(asked, way, alike, views, versions)
         intervals = joined(self.division.interval(one.start) for one in chosen)
+        left = len(stale) - len(chosen)
+        after = refreshed if left else refreshed.after((one.start for one in chosen), 0, upto)
         reads = []
         for i, (name, view, version) in enumerate(zip(self.sources, views, versions, strict=True)):
             times = needed(self.division, intervals, view)
-            after = chosen[0].standing[i] if i in way.new else None
-            reads.append(SourceRead(name, upto[i], times, after, _bytes_of(version, times, after), _bytes_of(version, times, None)))
+            new = chosen[0].standing[i] if i in way.new else None
+            sizes = _bytes_of(version, times, new), _bytes_of(version, times, None)
+            reads.append(SourceRead(name, upto[i], times, new, *sizes, 0 if left else contained(self.division, after, view, i, upto[i])))
         parts = tuple((one.start, one.refresh) for one in chosen)
         job = f"{self._table.record.id}-{secrets.token_hex(8)}"
         keys = self._touched_keys(way, chosen[0]) if way.touched else None
         stored = _bytes_of(self._table.version(), intervals, None)
-        return RefreshPlan(job, self._table.spec.name, way.mode, parts, intervals, tuple(reads), len(stale) - len(chosen), keys, stored)
+        return RefreshPlan(job, self._table.spec.name, way.mode, parts, intervals, tuple(reads), left, keys, stored)
 
     def _is_due(self, one: StalePartition, upto: Sequence[int], full: bool) -> bool:
         """Whether a refresh at these generations brings a partition further. What changed after them stays stale, for the next."""
@@ -262,16 +284,13 @@ class LocalDerived:
 
     # ---- what a commit asks and says --------------------------------------------------------------------
 
-    def verified_after(self, plan: RefreshPlan, number: int) -> tuple[tuple[int, int], ...]:
-        """(source id, generation) up to which all changes will be contained once this plan is committed; only those that rise."""
-        if plan.left:
-            return ()
-        contents = self.contents
-        after = self.refreshed.after((start for start, _ in plan.partitions), number, [read.upto for read in plan.sources])
-        views = self._views(fresh=False)
-        sources = enumerate(zip(contents.dependencies, views, plan.sources, strict=True))
-        reached = [(of, contained(self.division, after, view, i, read.upto)) for i, (of, view, read) in sources]
-        return tuple((of.source_id, generation) for of, generation in reached if generation > of.verified)
+    def verified_after(self, plan: RefreshPlan) -> tuple[tuple[int, int], ...]:
+        """(source id, generation) up to which all changes will be contained once this plan is committed; only those that rise.
+
+        As the plan has it: it was made right after the cut, and what came later came with later generations. Partitions only rise.
+        """
+        sources = zip(self.contents.dependencies, plan.sources, strict=True)
+        return tuple((of.source_id, read.contained) for of, read in sources if read.contained > of.verified)
 
     def done(self, record: RefreshRecord) -> None:
         """The catalog has this refresh. Called by the commit thread."""

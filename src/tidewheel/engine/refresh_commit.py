@@ -198,7 +198,7 @@ class _Commit:
         of = self._derived.contents.dependencies
         vector = tuple((one.source_id, read.upto) for one, read in zip(of, plan.sources, strict=True))
         return RefreshRecord(
-            self._number, plan.job, plan.mode.name, vector, plan.partitions, self._derived.verified_after(plan, self._number), asked.began,
+            self._number, plan.job, plan.mode.name, vector, plan.partitions, self._derived.verified_after(plan), asked.began,
             self._table.engine.clock.now(), asked.rows_read, written, len(plan.partitions), changed,
             generation or self._version.generation, keys,
         )  # fmt: skip

@@ -13,3 +13,7 @@ class Clock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def wall(self, moment: float) -> float:
+        """The wall time of a moment that `monotonic` gave."""
+        return self.now() - (self.monotonic() - moment)

@@ -244,6 +244,8 @@ class SourceRead:
     """About how many, as they are stored."""
     whole: int = 0
     """About how many bytes all rows of these times have, also those that came before `after`."""
+    contained: int = 0
+    """All that changed in the source up to this generation is in the table, once the plan is committed. 0: no more than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,8 @@ class DerivedState:
     stale: int
     """That are to be computed, fresh rows of the sources included."""
     stale_since: float | None
-    """When the oldest change that is not in it yet was committed; None: nothing is stale, or only fresh rows are."""
+    """When the oldest change that is not in it yet came, or somewhat earlier: of changes from before its owner began, only the last of
+    each partition has a time, so the age is counted from the last refresh that had them all. None: nothing is stale."""
     refreshed_at: float | None
     """When the last refresh ended."""
     refreshes: tuple[RefreshRecord, ...]

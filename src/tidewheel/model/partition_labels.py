@@ -15,10 +15,17 @@ from tidewheel.model.derived import Label
 Numbers = npt.NDArray[np.int64]
 
 
-class Labels:
-    __slots__ = ("at", "changed", "starts", "undone")
+Reached = tuple[tuple[int, float], ...]
+"""(generation, when changes of generations up to it began), rising; of the first, which are those that were read, the time is not known."""
 
-    def __init__(self, starts: Numbers, changed: Numbers, undone: Numbers, at: npt.NDArray[np.float64]) -> None:
+MOST_REACHED = 256
+"""Points of `Reached`. With more, older ones are joined in pairs: the longer ago, the less exact."""
+
+
+class Labels:
+    __slots__ = ("_reached", "at", "changed", "starts", "undone")
+
+    def __init__(self, starts: Numbers, changed: Numbers, undone: Numbers, at: npt.NDArray[np.float64], reached: Reached) -> None:
         self.starts = starts
         """Of the partitions, rising."""
         self.changed = changed
@@ -27,19 +34,34 @@ class Labels:
         """The last generation that took rows; 0: none did."""
         self.at = at
         """When the label was raised last, by the wall clock."""
+        self._reached = reached
 
     @staticmethod
     def of(known: Sequence[tuple[Label, float]]) -> Labels:
         numbers = np.array([(one.partition, one.changed, one.undone) for one, _ in known], np.int64).reshape(-1, 3)
         order = np.argsort(numbers[:, 0], kind="stable")
         starts, changed, undone = (np.ascontiguousarray(numbers[order, i]) for i in range(3))
-        return Labels(starts, changed, undone, np.array([at for _, at in known], np.float64)[order])
+        at = np.array([at for _, at in known], np.float64)[order]
+        return Labels(starts, changed, undone, at, ((int(changed.max(initial=0)), 0.0),))
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def raised(self, labels: Sequence[Label], undone: Sequence[tuple[int, int]], generation: int, at: float) -> Labels:
-        """After a commit of this generation: these partitions changed, and all that are known in these intervals lost rows."""
+    @property
+    def last(self) -> int:
+        """The generation of the last change."""
+        return self._reached[-1][0]
+
+    def first_after(self, generation: int) -> float | None:
+        """When the first change after a generation came, by the wall clock, or somewhat earlier; None: there is none, or it was there
+        when the labels were read, which have the time of the last change alone."""
+        return next((at for reached, at in self._reached if reached > generation), 0.0) or None
+
+    def raised(self, labels: Sequence[Label], undone: Sequence[tuple[int, int]], generation: int, at: float, came: float = 0.0) -> Labels:
+        """After a commit of this generation: these partitions changed, and all that are known in these intervals lost rows.
+
+        `came`: when the first of its rows did, if it is known that that was earlier.
+        """
         if not labels and not undone:
             return self
         new = Labels.of([(one, at) for one in labels])
@@ -57,4 +79,14 @@ class Labels:
             known = np.flatnonzero(np.isin(starts[lo:hi], self.starts, assume_unique=True)) + lo
             changed[known] = taken[known] = generation
             times[known] = at
-        return Labels(starts, changed, taken, times)
+        return Labels(starts, changed, taken, times, _further(self._reached, int(changed.max(initial=0)), came or at))
+
+
+def _further(points: Reached, last: int, at: float) -> Reached:
+    if last <= points[-1][0]:
+        return points
+    points = (*points, (last, at))
+    if len(points) <= MOST_REACHED:
+        return points
+    first, older, newer = points[0], points[1 : MOST_REACHED // 2 + 1], points[MOST_REACHED // 2 + 1 :]
+    return (first, *((two[0], one[1]) for one, two in zip(older[::2], older[1::2], strict=True)), *newer)

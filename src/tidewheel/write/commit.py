@@ -315,7 +315,9 @@ class Committer:
         if step.written.refresh is not None:
             step.written.refresh.done(step.written.refresh.record)
         if publisher.labels is not None:  # before the swap: whoever waited for that plans with these
-            publisher.labels = publisher.labels.raised(commit.labels, commit.undone, commit.generation, commit.at)
+            job = step.written.job
+            came = self._clock.wall(min(view.tree.born for view in job.views)) if job and job.views else commit.at
+            publisher.labels = publisher.labels.raised(commit.labels, commit.undone, commit.generation, commit.at, came)
         publisher.committed(commit.generation, step.written.job, change, commit.servers)
         left = [last for last in publisher.removed if last > commit.forget]
         publisher.removed = left + [chunk.record.generation_hi for chunk in gone]
