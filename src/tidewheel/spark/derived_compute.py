@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -171,9 +171,9 @@ def session_for(spark: SparkSession | None) -> SparkSession:
 
 
 def _is_of_the_line(error: BaseException | None) -> bool:
-    """Whether an error, or what it came of, says that nobody answers any more."""
+    """Whether an error, or what it came of, says that nobody answers any more. Py4J says of a call in which Java died only that it failed."""
     while error is not None:
-        if isinstance(error, (ConnectionError, EOFError, Py4JNetworkError)):
+        if isinstance(error, (ConnectionError, EOFError, Py4JError)) and not isinstance(error, Py4JJavaError):
             return True
         error = error.__cause__ or error.__context__
     return False
