@@ -28,6 +28,7 @@ from tidewheel.engine import file_loader, load
 from tidewheel.engine.file_loader import FileLoader
 from tidewheel.ingest import csv_blocks, file_rows
 from tidewheel.ingest.file_rows import FileRows
+from tidewheel.ingest.found_files import found_files
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.model.schema import make_spec
@@ -403,6 +404,39 @@ def test_other_columns(wh: tw.Warehouse, files: Path) -> None:
     (files / "5.csv").write_text("plates,ts\n1,2026-01-01\n")
     with pytest.raises(tw.InputError, match="it has no column 'plate'. Did you mean 'plates'"):
         wh.load("taxi", files)
+
+
+def test_a_table_that_is_there_keeps_its_time_key_and_partition(wh: tw.Warehouse, files: Path) -> None:
+    (files / "a.csv").write_bytes(csv_bytes(ROWS))
+    wh.load("taxi", files, time="ts", key="plate", partition="1 day")
+    (files / "b.csv").write_bytes(csv_bytes(ROWS))
+    for how, said in (
+        ({"time": "seen"}, "has time ts, not seen"), ({"time": tw.epoch("ts", "ms")}, "has times in us, not in ms"),
+        ({"key": "speed"}, "has key plate, not speed"), ({"key": tw.ip("plate")}, r"has key plate, not ip\(plate\)"),
+        ({"partition": "1 hour"}, "has partitions of 1 day, not of 1 hour"), ({"partition": "often"}, "partition of table 'taxi'"),
+    ):  # fmt: skip
+        with pytest.raises(tw.InputError, match=said):
+            wh.load("taxi", files, **how)  # type: ignore[arg-type]
+    assert wh.load("taxi", files, time="ts", key="plate", partition="24 hours").rows == 1000
+
+
+def test_a_file_of_no_bytes_is_loaded_when_it_has_some(wh: tw.Warehouse, files: Path) -> None:
+    for name in ("a.csv", "b.jsonl"):
+        (files / name).touch()
+    (files / "c.csv").write_bytes(csv_bytes(ROWS))
+    report = wh.load("taxi", files, time="ts", key="plate")
+    assert report.ok and [file.rows for file in report] == [0, 0, 1000]
+    (files / "a.csv").write_bytes(csv_bytes(ROWS))
+    (files / "b.jsonl").write_bytes(json_bytes(ROWS))
+    assert wh.load("taxi", files).rows == 2000
+
+
+def test_links_to_folders_lead_into_each_once(wh: tw.Warehouse, files: Path) -> None:
+    (files / "a" / "b").mkdir(parents=True)
+    (files / "a" / "b" / "up").symlink_to(files)
+    (files / "a" / "b" / "c.csv").write_bytes(csv_bytes(ROWS))
+    (files / "too").symlink_to(files / "a")
+    assert found_files(files, False) == [str(files / "a" / "b" / "c.csv")]
 
 
 def test_wrong_words(wh: tw.Warehouse, files: Path) -> None:

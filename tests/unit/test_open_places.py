@@ -72,6 +72,12 @@ def test_commands_make_no_warehouse_by_a_typo(
     assert "typo" in capsys.readouterr().err and below(tmp_path) == ["rides.csv"]
 
 
+def test_a_file_that_was_mistyped_makes_no_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["load", "t", "nofile.csv", "-w", "new", "--time", "ts", "--key", "id"]) == 1
+    assert below(tmp_path) == []
+
+
 def test_load_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in {"a.csv": "id,ts\n1,2026-01-01\n2,2026-01-01\n", "b.csv": "id,ts\nx,2026-01-01\n3,2026-01-01\n"}.items():

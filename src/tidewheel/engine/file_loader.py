@@ -22,7 +22,7 @@ from tidewheel.engine.operations import AbortLoad, BeginLoad, IsLoaded, LoadFile
 from tidewheel.engine.protocol import TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.ingest.file_rows import Broken, FilePiece, FileRows, why
-from tidewheel.ingest.found_files import shown
+from tidewheel.ingest.found_files import shown, size_of
 from tidewheel.ingest.row_maker import RowMaker
 from tidewheel.ingest.rules import Rules
 from tidewheel.model.dead_letters import DeadLetter, letters_batch, rows_batch, with_hidden
@@ -57,7 +57,7 @@ class FileLoader:
 
     def load(self, files: Sequence[str]) -> Iterator[LoadedFile]:
         """What became of each file, in their order."""
-        sizes = {file: _size(file) for file in files}
+        sizes = {file: size_of(file) for file in files}
         self._total = sum(sizes.values())
         waiting: deque[Future[LoadedFile]] = deque()
         with ThreadPoolExecutor(self._threads, "tidewheel-load") as pool:
@@ -81,6 +81,8 @@ class FileLoader:
         name = shown(file)
         try:
             source = self._source(file)
+            if not size and self._rows.may_be_empty(file):  # nor is it remembered: what is written to it later is loaded
+                return LoadedFile(name, seconds=time.perf_counter() - began)
             if self._table.do(IsLoaded(source)):
                 return LoadedFile(name, duplicate=True, seconds=time.perf_counter() - began)
             ack = self._load(source, size)
@@ -188,14 +190,6 @@ class FileLoader:
         if self._progress is not None:
             with self._turn:
                 self._progress(min(self._done + read, self._total), self._total)
-
-
-def _size(file: str) -> int:
-    """Of one that is gone meanwhile, nothing: the one who opens it says so."""
-    try:
-        return os.path.getsize(file)
-    except OSError:
-        return 0
 
 
 class _Stopped(Exception):

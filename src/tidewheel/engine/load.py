@@ -15,14 +15,16 @@ from tidewheel.engine.operations import DropTable, GetState, ListTables
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import InputError, TidewheelError
 from tidewheel.ingest.file_rows import Broken, named
-from tidewheel.ingest.found_files import found_files, shown
+from tidewheel.ingest.found_files import found_files, shown, size_of
 from tidewheel.ingest.infer import type_of_texts
 from tidewheel.ingest.new_table import define
 from tidewheel.ingest.rules import FILES, Rules, choice
 from tidewheel.ingest.sample import Sample
+from tidewheel.model.definition import key_text, time_name
 from tidewheel.model.load_report import LoadedFile, LoadReport
+from tidewheel.model.partitions import partitions_of
 from tidewheel.model.report import Progress
-from tidewheel.model.schema import Epoch, KeyRule, TableSpec
+from tidewheel.model.schema import ColumnKey, Epoch, KeyRule, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def load(engine: Engine, request: LoadRequest, progress: Progress | None = None)
     made: tuple[str, ...] | None = None
     if request.table in engine.do(ListTables()):
         table = engine.table(request.table)
+        _check_same(request, table.spec)
         rules = _with_times(rules, files, table.spec)
     else:
         table, rules, made = _created(engine, request, files)
@@ -88,12 +91,34 @@ def check(report: LoadReport) -> LoadReport:
 def _created(engine: Engine, request: LoadRequest, files: Sequence[str]) -> tuple[TableEngine, Rules, tuple[str, ...]]:
     """A table for files like the first, the rules with what was found out about its times, and what was concluded."""
     rules = request.rules
+    first = next((file for file in files if size_of(file)), files[0])
     try:
-        sample = Sample.of_file(files[0], None, rules)
+        sample = Sample.of_file(first, None, rules)
     except Broken as e:
-        raise InputError(f"{shown(files[0])} cannot be read, so no table can be made from it: {e}") from e
+        raise InputError(f"{shown(first)} cannot be read, so no table can be made from it: {e}") from e
     new = define(request.table, sample, {}, time=request.time, key=request.key, partition=request.partition, time_format=rules.time_format)
     return engine.create(new.spec, "error"), replace(rules, time_format=new.time_format), new.notes
+
+
+def _check_same(request: LoadRequest, spec: TableSpec) -> None:
+    """InputError: the table is there, with another time, key or partition than was said. What was not said may be anything."""
+    time, key, partition = request.time, request.key, request.partition
+    rule = ColumnKey(key) if isinstance(key, str) else key
+    other = ""
+    if time is not None and (time_name(time) != spec.time.column or isinstance(time, Epoch) and time.unit != spec.time.unit):
+        other = f"time {spec.time.column}, not {time_name(time)}"
+        if time_name(time) == spec.time.column:
+            other = f"times in {spec.time.unit}, not in {getattr(time, 'unit', '')}"
+    elif rule is not None and rule != spec.key:
+        other = f"key {key_text(spec.key)}, not {key_text(rule)}"
+    elif partition is not None:
+        try:
+            same = partitions_of(partition, spec.time) == spec.partitions
+        except ValueError as e:
+            raise InputError(f"partition of table {spec.name!r}: {e}") from None
+        other = "" if same else f"partitions of {spec.partition}, not of {partition}"
+    if other:
+        raise InputError(f"table {spec.name!r} is there already, and has {other}; leave that out, or load into a table of another name")
 
 
 def _with_times(rules: Rules, files: Sequence[str], spec: TableSpec) -> Rules:

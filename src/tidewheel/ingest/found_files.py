@@ -36,11 +36,19 @@ def shown(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def size_of(path: str) -> int:
+    """Bytes of a file; of one that is gone meanwhile, none: the one who opens it says so."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
 def _found(path: str, any_name: bool) -> list[str]:
     if "://" in path:
         raise InputError(f"{path}: files are loaded from folders of this machine; `tidewheel ingest` reads what Spark can reach")
     if os.path.isdir(path):
-        below = [str(file) for file in _below(Path(path)) if any_name or _is_known(file.name)]
+        below = [str(file) for file in _below(Path(path), set()) if any_name or _is_known(file.name)]
         if not below:
             raise NotFoundError(f"there are no files in the folder {path} whose names say a format, such as .csv, .parquet or .json.gz")
         return below
@@ -56,12 +64,17 @@ def _found(path: str, any_name: bool) -> list[str]:
     raise NotFoundError(f"there is no file {path}")
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _below(folder: Path, seen: set[str]) -> Iterator[Path]:
+    """The files below a folder. Links to folders are followed, but no folder is looked into twice."""
+    real = os.path.realpath(folder)
+    if real in seen:
+        return
+    seen.add(real)
     for one in sorted(folder.iterdir()):
         if one.name.startswith((".", "_")):
             continue
         if one.is_dir():
-            yield from _below(one)
+            yield from _below(one, seen)
         elif one.is_file():
             yield one
 

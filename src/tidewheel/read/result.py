@@ -49,7 +49,10 @@ class Result(ABC):
     # ---- taking it --------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """RecordBatches of bounded size; at no time is more of the result in memory (order_by and group_by aside)."""
+        """RecordBatches of bounded size; at no time is more of the result in memory (order_by and group_by aside).
+
+        `list(result)` asks for the length first, which is counted in rows: `to_batches` gives such a list at once.
+        """
         return self._batches(whole=False)
 
     def to_arrow(self) -> pa.Table:
@@ -178,6 +181,7 @@ class Result(ABC):
         """The generation of the table that this result shows."""
 
     def __len__(self) -> int:
+        """The rows, and not the batches that iterating gives."""
         return self._count()
 
     @abstractmethod

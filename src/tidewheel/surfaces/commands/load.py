@@ -65,6 +65,7 @@ def add(commands: Commands, parents: list[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from tidewheel.engine.load import load
+    from tidewheel.ingest.found_files import found_files
     from tidewheel.surfaces.progress_bar import bar, open_warehouse
 
     request = _request(options)
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         root = options.warehouse.expanduser().resolve()
     else:
         root = there(options.warehouse, f"give --time COLUMN and --key COLUMN, and it is made, with table {options.table}")
+    found_files(request.files, bool(options.payload))  # nor should the name of a file that was
     with open_warehouse(root) as warehouse, bar("loading") as progress:
         report = load(warehouse._engine, request, progress)
         schema = warehouse.table(options.table).schema if report.created else None
