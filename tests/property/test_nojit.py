@@ -166,6 +166,50 @@ print("same")
 """
 
 
+UNLUCKY_TEXTS = """
+import sys, warnings
+import numpy as np
+import pyarrow as pa
+warnings.simplefilter("ignore", RuntimeWarning)
+import tidewheel as tw
+from tidewheel.read.groups import gathering, groups_found
+from tidewheel.read.groups.texts import kernels
+
+ROWS, GROUPS = 600, 200
+kernels._PROBES = 0  # as if many had one hash
+given_up = []
+clear = groups_found.Groups._clear
+groups_found.Groups._clear = lambda groups, why: (given_up.append(why), clear(groups, why))[1]
+gathering.SHARED_ROWS, gathering.cores, gathering.MOST_ROWS = 1, lambda: int(sys.argv[2]), 300
+n = np.arange(ROWS)
+texts = [f"{i * 7919 % 5003:04} of a row" for i in n]
+rows = pa.table({"k": n % GROUPS, "ts": pa.array(n, pa.timestamp("us")), "s": texts})
+expected = [{"k": k, "a": min(texts[k::GROUPS]), "b": max(texts[k::GROUPS]), "c": texts[k - GROUPS], "d": texts[k]} for k in range(GROUPS)]
+asked = {"a": "min(s)", "b": "max(s)", "c": "last(s ORDER BY ts)", "d": "arg_min(s, ts)"}
+with tw.open(sys.argv[1]) as wh:
+    table = wh.create_table("t", rows, time="ts", key="k")
+    for _ in range(50):  # hashes are begun with numbers at random
+        assert table.query(aggregate=asked, group_by=["k"], order_by="k").to_pylist() == expected
+        if groups_found.layout.TEXTS_UNLUCKY in given_up:
+            break
+    else:
+        raise AssertionError("no hash was without luck")
+print("same")
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_texts_are_kept_though_a_table_is_given_up(tmp_path: Path, threads: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNLUCKY_TEXTS, str(tmp_path / "wh"), threads],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout.strip().endswith("same"), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_pairs_are_counted_though_a_table_is_given_up(tmp_path: Path, threads: str) -> None:
     done = subprocess.run(

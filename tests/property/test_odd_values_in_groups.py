@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import random
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 
 import tidewheel as tw
 from tests.property.test_partitioned_groups import Spy, spy  # noqa: F401
+from tidewheel.read.groups import gathering, groups_found
+from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.grouping import Grouping
 from tidewheel.read.groups.partitions import planning
 
@@ -105,3 +109,98 @@ def test_counted_expressions_that_overflow_in_partitions(
     table_of(warehouse, i=pa.array(whole, pa.int32()), x=pa.array(real, pa.float64()))
     with pytest.raises(tw.QueryError):
         warehouse.table("t").query(**query).to_arrow()
+
+
+# ---- texts, and values of which only the number is known ------------------------------------------------------
+
+LETTERS = ("", "a", "b", "é", "\0", "zz", "abcdefgh", "abcdefghi", "b" * 20, "b" * 20 + "a", "b" * 21, "ü" * 9)
+
+
+def _some_texts(rng: random.Random, n: int) -> dict[str, pa.Array]:
+    def text() -> str | None:
+        return None if rng.random() < 0.2 else rng.choice(LETTERS) + rng.choice(["", str(rng.randrange(40))])
+
+    texts = [text() for _ in range(n)]
+    return {
+        "s": pa.array(texts), "whole": pa.array([text or "" for text in texts]),
+        "b": pa.array([None if text is None else text.encode() + b"\xff" for text in texts]),
+        "o": pa.array([None if rng.random() < 0.1 else i for i in rng.sample(range(n), n)], pa.int32()),
+        "g": pa.array([rng.randrange(1 + i * 50 // n) for i in range(n)], pa.int32()),
+        "never": pa.array([None] * n, pa.string()),
+    }  # fmt: skip
+
+
+KEPT = (
+    "min({0})",
+    "max({0})",
+    "arg_max({0}, ts)",
+    "arg_min({0}, o)",
+    "arg_max({0}, o)",
+    "first({0} ORDER BY ts)",
+    "last({0} ORDER BY ts)",
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("by", ["g", "k // 3", "s", "g % 2, b", ""])
+def test_texts_that_groups_keep(warehouse: tw.Warehouse, monkeypatch: pytest.MonkeyPatch, threads: int, by: str) -> None:
+    """In blocks of rows at rest and in memory, of which some are asked for; each text at most a few times."""
+    monkeypatch.setattr(gathering, "cores", lambda: threads)
+    monkeypatch.setattr(gathering, "SHARED_ROWS", 50)
+    rng = random.Random(threads)
+    rows = table_of(warehouse, **_some_texts(rng, 9_000))
+    warehouse.table("t").flush()
+    more = rows.slice(0, 500)
+    warehouse.table("t").insert(more.set_column(1, "ts", pa.compute.add(more["ts"], dt.timedelta(days=1))))
+    rows = warehouse.table("t").query().to_arrow()
+    for where in ("", " WHERE o > 4000"):
+        for column in ("s", "b", rng.choice(["whole", "never"])):
+            items = [one.format(column) for one in rng.sample(KEPT, 3)]
+            items += [f"count(DISTINCT {column})", "max(s)", f"count({column})"]
+            said = f"SELECT {by and by + ', '}{', '.join(items)} FROM t{where}{by and ' GROUP BY ' + by}"
+            result = warehouse.sql(said)
+            ours, theirs = result.to_arrow(), asked(rows, said)
+            assert result.scans[0].how["grouped"] == "by us"  # type: ignore[attr-defined]
+            assert ours.schema.equals(theirs.schema), said
+            assert sorted(map(str, ours.to_pylist())) == sorted(map(str, theirs.to_pylist())), said
+
+
+def test_only_texts_that_are_kept_take_memory(warehouse: tw.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, found, plain = 20_000, list[int](), groups_found.Groups.found
+    table_of(warehouse, s=pa.array([f"text of row {i}" for i in range(n)]), g=pa.array([i // 1000 for i in range(n)], pa.int32()))
+
+    def texts(groups: groups_found.Groups, *given: Any) -> Any:
+        found.append(int(groups.state[layout.TEXTS]))
+        return plain(groups, *given)
+
+    monkeypatch.setattr(groups_found.Groups, "found", texts)
+    last = warehouse.sql("SELECT g, last(s ORDER BY ts) AS s FROM t GROUP BY g ORDER BY g").to_pylist()
+    assert last == [{"g": g, "s": f"text of row {g * 1000 + 999}"} for g in range(20)]
+    assert 20 <= found[0] <= 20 + n // layout.BLOCK + 1
+
+
+def test_counted_values_of_any_type(warehouse: tw.Warehouse, spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    rng = random.Random(4)
+
+    def some(values: list[Any], type_: pa.DataType) -> pa.Array:
+        return pa.array([None if rng.random() < 0.3 else value for value in values], type_)
+
+    n = 600
+    columns = {
+        "d": some([Decimal(i) / 4 for i in range(n)], pa.decimal128(12, 2)),
+        "wide": some([Decimal(i) for i in range(n)], pa.decimal128(38, 0)),
+        "t": some([dt.time(i % 24) for i in range(n)], pa.time64("us")), "t4": some([dt.time(i % 24) for i in range(n)], pa.time32("s")),
+        "l": some([str(i) for i in range(n)], pa.large_string()), "lb": some([b"a"] * n, pa.large_binary()),
+        "z": some([DAY] * n, pa.timestamp("us", "Europe/Berlin")), "none": pa.array([None] * n, pa.decimal128(5, 1)),
+    }  # fmt: skip
+    rows = table_of(warehouse, **columns)
+    items = ", ".join(f"count({name}) AS {name}" for name in columns)
+    for partitions in (False, True):
+        monkeypatch.setattr(planning, "LEAST_ROWS", 1 if partitions else 1 << 20)
+        for by in ("k % 7", "k // 2"):
+            said = f"SELECT {by} AS g, {items}, sum(k) AS k FROM t GROUP BY g ORDER BY g"
+            result = warehouse.sql(said)
+            ours = result.to_arrow()
+            assert result.scans[0].how["grouped"] == "by us"  # type: ignore[attr-defined]
+            assert ours.equals(asked(rows, said)), said
+    assert spy.answered

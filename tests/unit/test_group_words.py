@@ -44,7 +44,8 @@ LEFT = (
 )  # fmt: skip
 LEFT_AGGREGATES = (
     "sum(DISTINCT i4)", "count(*) FILTER (i4 > 1)", "first(i4)", "first(i4 ORDER BY i8)", "last(i4 ORDER BY ts DESC)", "arg_max(i4, f8)",
-    "arg_max(i4, ts, 2)", "median(i4)", "min(s)", "max(bin)", "sum(b)", "sum(i4) + 1", "count(*)::DOUBLE", "any_value(i4)", "i4",
+    "arg_max(i4, ts, 2)", "median(i4)", "min(dec)", "max(upper(s))", "count(dec+1)", "count(DISTINCT dec)", "arg_max(dec, ts)",
+    "arg_max(s, f8)", "first(s)", "sum(b)", "sum(i4) + 1", "count(*)::DOUBLE", "any_value(i4)", "i4",
 )  # fmt: skip
 
 

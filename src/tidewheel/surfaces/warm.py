@@ -42,6 +42,7 @@ def kernels() -> list[Any]:
     import tidewheel.read.groups.partitions.windows.kernels
     import tidewheel.read.groups.slots.kernels
     import tidewheel.read.groups.sums.kernels
+    import tidewheel.read.groups.texts.keeping.kernels
     import tidewheel.read.groups.texts.kernels
     import tidewheel.read.kernels
     import tidewheel.read.last.kernels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidewheel.model.dataclass import dataclass
-from tidewheel.read.groups.keys import Key, type_of_key, written_key
+from tidewheel.read.groups.keys import Key, is_counted, type_of_key, written_key
 from tidewheel.read.totals.parse import AVG, CASTS, COUNT, MAX, MIN, ROWS, SUM
 
 DISTINCT = "count(distinct)"
@@ -56,10 +56,9 @@ def _own_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType | None:
         return pa.int64() if aggregate.what == ROWS else None
     type_ = type_of_key(aggregate.of, schema)
     if type_ is None:
-        return None
+        return pa.int64() if aggregate.what == COUNT and is_counted(aggregate.of, schema) else None
     t = pa.types
     number = t.is_integer(type_) or t.is_floating(type_)
-    text = t.is_string(type_) or t.is_binary(type_)
     match aggregate.what:
         case "count" | "count(distinct)":
             return pa.int64()
@@ -67,13 +66,13 @@ def _own_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType | None:
             return HUGE if t.is_integer(type_) else pa.float64()
         case "avg" if number:
             return pa.float64()
-        case "min" | "max" if not text:
+        case "min" | "max":
             return type_
         case "bool_and" | "bool_or" if t.is_boolean(type_):
             return type_
         case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop" if number:
             return pa.float64()
-        case "arg_min" | "arg_max" | "first" | "last" if not text and _decides(schema.field(aggregate.by).type):
+        case "arg_min" | "arg_max" | "first" | "last" if _decides(schema.field(aggregate.by).type):
             return type_
     return None
 

@@ -63,14 +63,18 @@ def may_fail(of: Grouping) -> bool:
 def _column(of: Grouping, n: int, known: Numbers, words: Numbers, texts: Texts) -> pa.Array:
     type_, keys = of.schema.field(n).type, len(of.keys)
     if n >= keys:
-        return _aggregate(of, of.aggregates[n - keys], type_, words)
+        return _aggregate(of, of.aggregates[n - keys], type_, words, texts)
     valid, form = (known[:, keys] >> n) & 1 == 0, of.key_forms[n]
     if form.kind == TEXT:
-        return texts.array(np.where(valid, known[:, n], 0), type_, _bits(valid))
+        return _texts(known[:, n], type_, valid, texts)
     return _values(form.decoded(known[:, n]), form, type_, valid)
 
 
-def _aggregate(of: Grouping, aggregate: Aggregate, type_: pa.DataType, words: Numbers) -> pa.Array:
+def _texts(numbers: Numbers, type_: pa.DataType, valid: Mask, texts: Texts) -> pa.Array:
+    return texts.array(np.where(valid, numbers, 0), type_, _bits(valid))
+
+
+def _aggregate(of: Grouping, aggregate: Aggregate, type_: pa.DataType, words: Numbers, texts: Texts) -> pa.Array:
     rows = words[:, layout.ROWS_AT]
     if aggregate.what == ROWS:
         return _array(rows, pa.int64())
@@ -83,15 +87,19 @@ def _aggregate(of: Grouping, aggregate: Aggregate, type_: pa.DataType, words: Nu
     at = value.folds[fold]
     if fold.what == layout.NEW:
         return _array(words[:, at], pa.int64())
-    some = count > 0
+    some, is_text = count > 0, value.form.kind == TEXT
     match aggregate.what:
         case "sum":
             return _sum(value, fold, words, at, count, type_)
         case "avg":
             return _avg(value, fold, words, at, count, _is_divided(of, aggregate, value))
+        case "min" | "max" if is_text:
+            return _texts(words[:, at], type_, some, texts)
         case "min" | "max" | "bool_and" | "bool_or":
             numbers = np.where(some, words[:, at], 0)
             return _values(numbers, value.form, value.type, some)
+        case "first" | "last" | "arg_min" | "arg_max" if is_text:
+            return _texts(words[:, at + 2], type_, words[:, at] == 1, texts)
         case "first" | "last" | "arg_min" | "arg_max":
             return _values(words[:, at + 2], value.form, value.type, words[:, at] == 1, coded=False)
     return _deviation(aggregate.what, words, at)

@@ -29,9 +29,11 @@ ROWS_AT = 0
 WHAT, AT, BY, NULLS, FOLD = range(5)
 """A fold: what it does, the first word of a group for it, the value that decides, if another one does, and then 1 if nulls count not."""
 
-SUM_NARROW, SUM_WIDE, SUM_REAL, LEAST, GREATEST, MOMENTS, BEFORE, AFTER, NEW = range(9)
+SUM_NARROW, SUM_WIDE, SUM_REAL, LEAST, GREATEST, MOMENTS, BEFORE, AFTER, NEW, LEAST_TEXT, GREATEST_TEXT = range(11)
 """What a fold does. SUM_WIDE has two words, the lower 64 bits first; MOMENTS has count, mean and the sum of squares about it; BEFORE and
-AFTER have 1 if there is a value (2 if it is null), what decided, and the value. NEW counts the values that the group has not had."""
+AFTER have 1 if there is a value (2 if it is null), what decided, and the value. NEW counts the values that the group has not had.
+
+Of texts, LEAST_TEXT, GREATEST_TEXT, BEFORE and AFTER keep the number; where there is none it is negative, or nobody looks at it."""
 
 DONE, FULL, CROWDED, ASTRAY, UNSURE, UNLUCKY, PAIRS_FULL, PAIRS_UNLUCKY, TEXTS_FULL, TEXTS_UNLUCKY = range(10)
 """Why a kernel returns: all rows are done; there is no room for more groups; the table is too full; a number has no place in the window; a

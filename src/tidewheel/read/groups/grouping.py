@@ -14,9 +14,12 @@ from tidewheel.read.groups import group_layout as layout
 from tidewheel.read.groups.aggregates import ARG_MAX, ARG_MIN, Aggregate, type_of_aggregate
 from tidewheel.read.groups.keys import Key, type_of_key
 from tidewheel.read.groups.lowering import CODE, TEXT, KernelStep, Lowered, Numbers, lowered
+from tidewheel.read.totals.parse import MIN
 
 _WORDS = {layout.SUM_WIDE: 2, layout.MOMENTS: 3, layout.BEFORE: 3, layout.AFTER: 3}
-_EMPTY = {layout.LEAST: INT64_MAX, layout.GREATEST: INT64_MIN}
+_EMPTY = {layout.LEAST: INT64_MAX, layout.GREATEST: INT64_MIN, layout.LEAST_TEXT: INT64_MIN, layout.GREATEST_TEXT: INT64_MIN}
+_TEXT_AT = {layout.BEFORE: 2, layout.AFTER: 2}
+"""Which word of a fold is the number of a text, if it is not the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,7 @@ class Grouping:
     def _add(self, aggregate: Aggregate, key: Key, words: list[int], schema: pa.Schema) -> None:
         value = self.values.get(key)
         if value is None:
-            type_ = type_of_key(key, schema)
-            assert type_ is not None
+            type_ = type_of_key(key, schema) or schema.field(key.column).type
             value = self.values[key] = FoldedValue(key, type_, lowered(key, schema), len(words), {})
             words.append(0)
         if (fold := fold_of(aggregate, value)) is not None and fold not in value.folds:
@@ -103,8 +105,6 @@ class Grouping:
             add(value.key.column, value.form, value.form.steps, value.nulls_at, own)
         for column in deciding:
             add(column, lowered(Key(column), schema), (), -1, [])
-        self.texted = sum(row[1] == TEXT for row in rows)
-        """Texts among the keys, and among the values that are told apart."""
         self.paired = any(fold[0] == layout.NEW for fold in folds)
         self.value_rows: Numbers = np.array(rows, np.int64).reshape(-1, layout.VALUE)
         self.steps: Numbers = np.array(steps, np.int64).reshape(-1, 3)
@@ -113,8 +113,13 @@ class Grouping:
         self.joined: Numbers = np.array(joined, np.int64)
         """What is done to the words of two groups to make one of them: (what, at)."""
         self.counted_at: Numbers = np.array([fold[1] for fold in folds], np.int64)
-        self.texted_folds = sum(1 << f for row in rows if row[1] == TEXT for f in range(row[layout.FIRST_FOLD], row[layout.BEHIND_FOLDS]))
-        """A bit for each fold of texts."""
+        of_texts = [f for row in rows if row[layout.KIND] == TEXT for f in range(row[layout.FIRST_FOLD], row[layout.BEHIND_FOLDS])]
+        self.texted = sum(form.kind == TEXT for form in self.key_forms) + len(of_texts)
+        """Texts among the keys, and folds of texts."""
+        self.texted_folds = sum(1 << f for f in of_texts if folds[f][0] == layout.NEW)
+        """A bit for each fold of texts that are told apart."""
+        self.texts_at = [folds[f][1] + _TEXT_AT.get(folds[f][0], 0) for f in of_texts if folds[f][0] != layout.NEW]
+        """The words of a group that are numbers of texts."""
         self.fold_rows: Numbers = np.array(folds, np.int64).reshape(-1, layout.FOLD)
 
 
@@ -129,6 +134,8 @@ def fold_of(aggregate: Aggregate, value: FoldedValue) -> Fold | None:
             if value.form.real:
                 return Fold(layout.SUM_REAL)
             return Fold(layout.SUM_NARROW if value.type.bit_width < 64 else layout.SUM_WIDE)
+        case "min" | "max" if value.form.kind == TEXT:
+            return Fold(layout.LEAST_TEXT if aggregate.what == MIN else layout.GREATEST_TEXT)
         case "min" | "bool_and":
             return Fold(layout.LEAST)
         case "max" | "bool_or":

@@ -171,12 +171,15 @@ class Groups:
             if form.kind == TEXT:
                 valid = (known[:, len(of.keys)] >> n) & 1 == 0
                 known[valid, n] = numbers[known[valid, n]]
+        for at in of.texts_at:
+            some = words[:, at] >= 0
+            words[some, at] = numbers[words[some, at]]
         found = np.zeros(len(known), np.int32)
         state[layout.OFFSET] = 0
         while True:
             why = joining.join(
                 known, words, len(of.keys), of.joined, state, self._window, self._spans, groups.table, groups.known, groups.words, of.empty,
-                found,
+                self.texts.arena, self.texts.known, found,
             )  # fmt: skip
             self._watch.check()
             if why == layout.DONE:

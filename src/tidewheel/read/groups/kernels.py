@@ -30,6 +30,7 @@ from tidewheel.read.groups.group_layout import (
     FIRST_STEP,
     FULL,
     GREATEST,
+    GREATEST_TEXT,
     HASHED,
     KIND,
     LEAST,
@@ -65,7 +66,10 @@ from tidewheel.read.groups.numbers.kernels import bring_value, codes, ends, null
 from tidewheel.read.groups.runs.kernels import bucket_step, runs_of, runs_of_buckets, runs_of_numbers, spread
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
 from tidewheel.read.groups.sums.kernels import add_by, add_moments, add_values, count_new, count_rows, without_nulls
+from tidewheel.read.groups.texts.keeping.kernels import keep_ends, rows_kept
 from tidewheel.read.groups.texts.kernels import bytes_of, intern
+
+_NO_TEXT = np.int64(-9223372036854775808)
 
 
 @nb.njit(inline="always")
@@ -80,18 +84,27 @@ def _without_null_values(values, nulls, n):
         values[i] = some if nulls[i] else values[i]
 
 
-@kernel("int64(int64[::1], int64[:, ::1], int64, int64[:, ::1], int64, int64, uint32[::1], int64)")
-def texts_of(row, values, keys, folds, straight, first, places, n):
-    """Bytes of all texts of a block that are given numbers."""
+@nb.njit(inline="always")
+def _usable(row, by, straight, first, places, n, count, nulls, skips, missing, use, decides):
+    """What decides about n values, of which `count` are null, and which of them are of use: see `add_by`. `skips`: null ones are not."""
+    bring_value(row, by, straight, first, places, n, decides)
+    some_missing = nulls_of(row, by[COLUMN], straight, first, places, n, missing)
+    skipped = np.uint8(0) if skips else np.uint8(2)
+    for i in range(n):
+        u = skipped if count and nulls[i] else np.uint8(1)
+        use[i] = np.uint8(0) if some_missing and missing[i] else u
+
+
+@kernel("int64(int64[::1], int64[:, ::1], int64, int64, int64, uint32[::1], int64)")
+def texts_of(row, values, keys, straight, first, places, n):
+    """Bytes of all texts of a block that may be given numbers."""
     total = np.int64(0)
     for v in range(values.shape[0]):
         value = values[v]
         if value[KIND] == TEXT:
-            wanted = v < keys
-            for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
-                wanted = wanted or folds[f, WHAT] == NEW
-            if wanted:
-                total += bytes_of(row, value[COLUMN], straight, first, places, n)
+            times = np.int64(1) if v < keys else value[BEHIND_FOLDS] - value[FIRST_FOLD]
+            if times:
+                total += times * bytes_of(row, value[COLUMN], straight, first, places, n)
     return total
 
 
@@ -123,6 +136,7 @@ def group(
     kept_starts = narrow[4]
     row_places = narrow[5]
     kept_row_places = narrow[6]
+    kept_places = kept_row_places.view(np.uint32)
     near = narrow[7]
     text_rows = narrow[8]
     places = narrow[9].view(np.uint32)
@@ -142,7 +156,7 @@ def group(
         if state[HASHED] and 2 * (state[COUNT] + n) > table.shape[0]:
             return CROWDED
         if texted:
-            state[MORE_BYTES] = texts_of(row, values, keys, folds, straight, first, places, n)
+            state[MORE_BYTES] = texts_of(row, values, keys, straight, first, places, n)
             most = state[TEXTS] + texted * n
             if state[TEXT_BYTES] + state[MORE_BYTES] > arena.shape[0] or most > texts.shape[0] or 2 * most > text_table.shape[0]:
                 return TEXTS_FULL
@@ -282,6 +296,37 @@ def group(
                 count_new(pairs, before, pair_state[COUNT], folds.shape[0], folds[f, AT], groups)  # in any case: they are known next time
                 if unlucky:
                     return PAIRS_UNLUCKY
+        # ---- the texts that groups keep
+        for v in range(keys, values.shape[0]):
+            value = values[v]
+            if value[KIND] != TEXT:
+                continue
+            for f in range(value[FIRST_FOLD], value[BEHIND_FOLDS]):
+                what = folds[f, WHAT]
+                if what == NEW:
+                    continue
+                number_at = folds[f, AT]
+                count = nulls_of(row, value[COLUMN], straight, first, places, n, nulls)
+                if what == BEFORE or what == AFTER:
+                    number_at += 2
+                    _usable(row, values[folds[f, BY]], straight, first, places, n, count, nulls, folds[f, NULLS], null_bits, use, kept)
+                    for i in range(n):
+                        found[i] = ~np.int64(i) if use[i] == 1 else _NO_TEXT
+                    add_by(found, use, kept, slots, n, np.int64(what == AFTER), folds[f, AT], groups)
+                elif count < n:
+                    keep_ends(
+                        row, value[COLUMN], straight, first, places, n, nulls, count, slots, what == GREATEST_TEXT, number_at, arena, texts,
+                        groups,
+                    )  # fmt: skip
+                m = rows_kept(straight, first, places, n, slots, number_at, groups, kept_places, kept_slots)
+                if m:
+                    if intern(
+                        row, value[COLUMN], np.int64(0), first, kept_places, m, nulls, np.int64(0), state, arena, texts, text_table,
+                        text_rows, asked, found,
+                    ):  # fmt: skip
+                        return TEXTS_UNLUCKY
+                    for i in range(m):
+                        groups[kept_slots[i], number_at] = found[i]
         # ---- what they come to
         counting = np.int64(not runs)
         span = np.int64(0)
@@ -293,14 +338,14 @@ def group(
         for v in range(keys, values.shape[0]):
             value = values[v]
             first_fold = value[FIRST_FOLD]
-            behind = value[BEHIND_FOLDS]
+            behind = first_fold if value[KIND] == TEXT else value[BEHIND_FOLDS]  # texts are kept already
             if value[NULLS_AT] < 0:
                 continue
             count = nulls_of(row, value[COLUMN], straight, first, places, n, nulls)
             brought = found
             if straight and not count and (value[KIND] == FLOAT64 or value[KIND] == INT64) and value[FIRST_STEP] == value[BEHIND_STEPS]:
                 brought = view(row[value[COLUMN] + VALUES] + 8 * first, n, np.int64)  # as they lie there
-            elif value[KIND] != TEXT and (first_fold < behind or value[FIRST_STEP] < value[BEHIND_STEPS]):  # counted ones may fail, too
+            elif first_fold < behind or value[FIRST_STEP] < value[BEHIND_STEPS]:  # counted ones may fail, too
                 bring_value(row, value, straight, first, places, n, found)
                 if value[FIRST_STEP] < value[BEHIND_STEPS]:
                     if count and count < n:
@@ -310,13 +355,7 @@ def group(
             for f in range(first_fold, behind):
                 what = folds[f, WHAT]
                 if what == BEFORE or what == AFTER:
-                    by = values[folds[f, BY]]
-                    bring_value(row, by, straight, first, places, n, coded)
-                    missing = nulls_of(row, by[COLUMN], straight, first, places, n, null_bits)
-                    skipped = np.uint8(0) if folds[f, NULLS] else np.uint8(2)
-                    for i in range(n):
-                        u = skipped if count and nulls[i] else np.uint8(1)
-                        use[i] = np.uint8(0) if missing and null_bits[i] else u
+                    _usable(row, values[folds[f, BY]], straight, first, places, n, count, nulls, folds[f, NULLS], null_bits, use, coded)
                     add_by(brought, use, coded, slots, n, np.int64(what == AFTER), folds[f, AT], groups)
             m = n
             given = brought

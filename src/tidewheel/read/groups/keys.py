@@ -118,6 +118,13 @@ def type_of_key(key: Key, schema: pa.Schema) -> pa.DataType | None:
     return type_
 
 
+def is_counted(key: Key, schema: pa.Schema) -> bool:
+    """Whether it is certain which values of a key are null, though nothing else need be known of them."""
+    t, type_ = pa.types, schema.field(key.column).type
+    plain = t.is_decimal128(type_) or t.is_time(type_) or t.is_timestamp(type_) or t.is_large_string(type_) or t.is_large_binary(type_)
+    return type_of_key(key, schema) is not None or bool(plain) and not key.steps
+
+
 def type_after(step: KeyStep, type_: pa.DataType) -> pa.DataType | None:
     """The type of what a step makes of values of a type; None if it is not certain."""
     t = pa.types

@@ -27,8 +27,8 @@ from tidewheel.read.groups.keys import (
     type_after,
 )
 
-INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, BOOL, TEXT = range(12)
-"""Kinds of columns."""
+INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, BOOL, TEXT, ANY = range(13)
+"""Kinds of columns. ANY: its values are not looked at."""
 
 (
     CHECK, FLOOR_DIVIDE, FLOOR_REST, MULTIPLY, ADD, QUOTIENT, REST, CALENDAR, FROM_MONTHS, FROM_NANOS, TO_REAL, CODE, FLOOR_REAL, ROUND,
@@ -68,10 +68,10 @@ KernelStep = tuple[int, int, int]
 
 
 def kind_of(type_: pa.DataType) -> int:
-    """The kind of a column of one of the types that keys can have."""
+    """The kind of a column. What keys cannot be made of, has none but ANY."""
     if pa.types.is_timestamp(type_):
         return INT64
-    return INT32 if pa.types.is_date32(type_) else _KINDS[str(type_)]
+    return INT32 if pa.types.is_date32(type_) else _KINDS.get(str(type_), ANY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from tidewheel.read.groups.group_layout import (
     DONE,
     FULL,
     GREATEST,
+    GREATEST_TEXT,
     HASHED,
     LEAST,
     LEAST_NUMBER,
+    LEAST_TEXT,
     MOMENTS,
     OFFSET,
     PAIRS_FULL,
@@ -31,10 +33,11 @@ from tidewheel.read.groups.group_layout import (
     UNLUCKY,
 )
 from tidewheel.read.groups.slots.kernels import fits, in_table, in_window, pack
+from tidewheel.read.groups.texts.keeping.kernels import comes_before
 
 
-@kernel("void(int64[:, ::1], int64, int32[::1], int64, int64, int64, int64[:, ::1])")
-def join_fold(others, first, slots, n, what, at, groups):
+@kernel("void(int64[:, ::1], int64, int32[::1], int64, int64, int64, uint8[::1], int64[:, ::1], int64[:, ::1])")
+def join_fold(others, first, slots, n, what, at, arena, texts, groups):
     """Add what a fold has in n groups of the second part to the groups with these slots."""
     reals = groups.view(np.float64)
     other_reals = others.view(np.float64)
@@ -56,6 +59,12 @@ def join_fold(others, first, slots, n, what, at, groups):
     elif what == GREATEST:
         for i in range(n):
             groups[slots[i], at] = max(groups[slots[i], at], others[first + i, at])
+    elif what == LEAST_TEXT or what == GREATEST_TEXT:
+        for i in range(n):
+            number = others[first + i, at]
+            known = groups[slots[i], at]
+            if number >= 0 and (known < 0 or comes_before(arena, texts, number, known, what == GREATEST_TEXT)):
+                groups[slots[i], at] = number
     elif what == MOMENTS:
         for i in range(n):
             slot = slots[i]
@@ -80,10 +89,10 @@ def join_fold(others, first, slots, n, what, at, groups):
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1],"
-    " int64[:, ::1], int64[::1], int32[::1])",
+    " int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1], int32[::1])",
     makes_arrays=True,
 )
-def join(other_known, others, keys, folds, state, window, spans, table, known, groups, empty, found):
+def join(other_known, others, keys, folds, state, window, spans, table, known, groups, empty, arena, texts, found):
     """Add groups to groups. A row of `folds` is (what, at); `found`: the slot of each. Returns why it stops, as `group` does."""
     numbers = np.empty((max(keys, 1), BLOCK), np.int64)
     nulls = np.zeros(BLOCK, np.uint8)
@@ -124,7 +133,7 @@ def join(other_known, others, keys, folds, state, window, spans, table, known, g
             in_window(packed, numbers, keys, nulls, some_null, n, state, window, known, groups, empty, slots)
         found[first : first + n] = slots[:n]
         for f in range(folds.shape[0]):
-            join_fold(others, first, slots, n, folds[f, 0], folds[f, 1], groups)
+            join_fold(others, first, slots, n, folds[f, 0], folds[f, 1], arena, texts, groups)
         state[OFFSET] = first + n
     return DONE
 
