@@ -81,23 +81,21 @@ def compare(beside: tuple[tw.Warehouse, Any, Any], text: str, values: Any = None
 
 
 OURS = [
-    "count(*) > 30", "30 < count(*)", "count(*) BETWEEN 10 AND 30", "NOT count(*) > 30", "count(*) IN (30, 31)", "n > 30", "n > 30 OR q1 < 2",
-    "count(*) > 3 AND (min(i) IS NULL OR max(i) = 5)", "sum(i) > 2", "sum(i) = -3", "sum(i)::BIGINT < 0", "avg(q) > 2", "avg(q) >= 1.875",
-    "max(q) > 3.9", "max(q) <= 4", "min(ts) < '2026-01-01 00:10'", "max(ts)::TIMESTAMP > '2026-01-01'", "max(ts) >= TIMESTAMP '2026-01-01 11:35'",
-    "bool_or(ok)", "NOT bool_and(ok)", "bool_or(ok) IS NOT TRUE", "c <> ''", "c <> '' AND count(*) > 30", "c IS NULL OR sum(i) > 0",
-    "k < 5", "k IN (1, 2) OR count(*) > 30", "k BETWEEN 3 AND 9 AND c LIKE 'b%'", "max(f) > 0.3", "min(f) = 0.1", "max(d) >= 1.75",
-    "count(DISTINCT i) <> 9", "stddev(q) > 1", "sum(q) IS NULL", "sum(q) IS DISTINCT FROM 40", "30 = n AND q1 IS NOT NULL",
+    "count(*) > 30", "30 < count(*)", "count(*) BETWEEN 10 AND 30", "NOT count(*) > 30", "count(*) IN (30, 31)", "n > 30",
+    "n > 30 OR q1 < 2", "count(*) > 3 AND (min(i) IS NULL OR max(i) = 5)", "sum(i) > 2", "sum(i) = -3", "sum(i)::BIGINT < 0",
+    "avg(q) > 2", "avg(q) >= 1.875", "max(q) > 3.9", "max(q) <= 4", "min(ts) < '2026-01-01 00:10'",
+    "max(ts) >= TIMESTAMP '2026-01-01 11:35'", "bool_or(ok)", "NOT bool_and(ok)", "bool_or(ok) IS NOT TRUE", "c <> ''",
+    "c <> '' AND count(*) > 30", "c IS NULL OR sum(i) > 0", "k < 5", "k IN (1, 2) OR count(*) > 30",
+    "k BETWEEN 3 AND 9 AND c LIKE 'b%'", "max(f) > 0.3", "min(f) = 0.1", "count(DISTINCT i) <> 9", "stddev(q) > 1", "sum(q) IS NULL",
+    "sum(q) IS DISTINCT FROM 40", "30 = n AND q1 IS NOT NULL",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("having", OURS)
 @pytest.mark.parametrize("end", ["", " ORDER BY q1 DESC NULLS FIRST, k LIMIT 4 OFFSET 1", " ORDER BY sum(i), k DESC"])
 def test_having_without_duckdb(beside: tuple[tw.Warehouse, Any, Any], having: str, end: str) -> None:
-    if "::TIMESTAMP" in having:
-        pytest.skip("a cast that DuckDB has to make")
-    result, told = compare(
-        beside, f"SELECT k, c, count(*) AS n, avg(q) AS q1 FROM t WHERE ts > '2026-01-01 00:03' GROUP BY k, c HAVING {having}{end}"
-    )
+    what = "SELECT k, c, count(*) AS n, avg(q) AS q1 FROM t WHERE ts > '2026-01-01 00:03' GROUP BY k, c"
+    result, told = compare(beside, f"{what} HAVING {having}{end}")
     assert isinstance(result, DirectResult) and told.endswith("  answered   without DuckDB, which only parsed the statement")
 
 
@@ -114,7 +112,8 @@ def test_having_without_duckdb(beside: tuple[tw.Warehouse, Any, Any], having: st
             "SELECT date_trunc('hour', ts) AS h, count(*) FROM t GROUP BY h HAVING h >= '2026-01-01 03:00' AND count(*) = 60 ORDER BY h",
             None,
         ),
-        ("SELECT k % 5 AS m, count(*) AS n FROM t GROUP BY ALL HAVING m = 3 OR n > 150 ORDER BY m", None),
+        ("SELECT k % 5 AS m, count(*) AS n FROM t GROUP BY ALL HAVING n > 150 ORDER BY m", None),
+        ("SELECT k AS m, count(*) AS n FROM t GROUP BY ALL HAVING m = 3 OR n > 30 ORDER BY m", None),
     ],
 )
 def test_having_with_parameters_and_of_other_kinds(beside: tuple[tw.Warehouse, Any, Any], text: str, values: Any) -> None:
@@ -150,6 +149,11 @@ def test_what_duckdb_makes_of_groups_that_are_ours(beside: tuple[tw.Warehouse, A
         ("SELECT k, median(q) FROM t GROUP BY k HAVING count(*) > 3", "it has median(…) beside its groups, which is not made here"),
         ("SELECT k, i FROM t GROUP BY k, i HAVING sum(d) > 3", "it has sum(…) beside its groups, which is not made here"),
         ("SELECT k, max(k) FROM t WHERE lower(c) = 'ulm' GROUP BY k HAVING max(k) / 2 > 3", "its condition"),
+        (
+            "SELECT k % 5 AS m, count(*) AS n FROM t GROUP BY ALL HAVING m = 3 OR n > 150",
+            "its HAVING says what else GROUP BY ALL groups by",
+        ),
+        ("SELECT c, count(*) / 2 AS n FROM t GROUP BY ALL HAVING k = 3 OR n > 150", "its HAVING says what else GROUP BY ALL groups by"),
         ("SELECT k, count(*) FROM t GROUP BY k HAVING count(*) > (SELECT 3)", "it has a parameter or a query beside its conditions"),
     ],
 )
@@ -167,7 +171,6 @@ def test_explain_says_why_the_groups_are_duckdbs(beside: tuple[tw.Warehouse, Any
     [
         ("SELECT k, count(*) AS n FROM t WHERE ts > now() - INTERVAL '100 years' GROUP BY k HAVING count(*) > 30", "without DuckDB"),
         ("SELECT k, avg(q) / 10 AS x FROM t WHERE ts > now() - INTERVAL '100 years' GROUP BY k", "by DuckDB, over these groups"),
-        ("SELECT k, avg(q) / 10 AS x FROM t WHERE ts::DATE = '2026-01-01' GROUP BY k HAVING count(*) > 3", "by DuckDB, over these groups"),
         ("SELECT k, now() > max(ts) AS gone FROM t WHERE i > 0 GROUP BY k", "by DuckDB, over these groups"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k HAVING max(ts) > current_date - INTERVAL '100 years'", "by DuckDB, over these groups"),
     ],
@@ -196,7 +199,7 @@ def test_new_numbers_are_not_parsed(beside: tuple[tw.Warehouse, Any, Any], monke
     wh.sql(text.format(1, 2, 3.5, "x", 4)).to_arrow()
     monkeypatch.setattr(statement_cache, "parse", lambda _: pytest.fail("it was parsed"))
     monkeypatch.setattr(statement_cache, "tree_of", lambda _: pytest.fail("it was parsed"))
-    for values in ((3, 20, 2.5, "ulm", 2), (-1, 31, 9.25, "bonn", 9)):
+    for values in ((3, 20, 2.5, "ulm", 2), (0, 31, 9.25, "bonn", 9)):
         result = wh.sql(text.format(*values))
         assert isinstance(result, DirectResult) and result.fetchall() == duck.sql(text.format(*values)).fetchall()
 
@@ -208,8 +211,8 @@ def test_the_rest_is_taken_apart_once(beside: tuple[tw.Warehouse, Any, Any], mon
     monkeypatch.setattr(rest_of_groups, "_taken_apart", lambda *_: pytest.fail("it was taken apart again"))
     for values in ((3, 4, 1), (100, 1, 0), (140, 9, 0)):
         result = wh.sql(text.format(*values))
-        assert result.before == () or len(result.before) == 1
-        assert result.fetchall() == duck.sql(text.format(*values)).fetchall()
+        assert len(result.before) == 1
+        assert repr(result.fetchall()) == repr(duck.sql(text.format(*values)).fetchall())
 
 
 def test_what_having_says_of_keys_bounds_what_is_read(beside: tuple[tw.Warehouse, Any, Any]) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidewheel.duck.nodes import Node, arguments, both, comparisons_of, walk
 from tidewheel.model.conditions import MIRRORED
 from tidewheel.model.schema import TableSpec
+from tidewheel.read.groups.aggregates import NAMES
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.prepared import Form, Reader, is_search
 
@@ -61,6 +62,33 @@ def divided(node: Node) -> Node:
     left = [one for one in parts if not any(one is other for other in own)]
     before = [] if node.get("where_clause") is None else [node["where_clause"]]
     return node | {"having": both(*left) if left else None, "where_clause": both(*before, *own)}
+
+
+def check_all_keys(node: Node) -> None:
+    """Raises NotDirectError if HAVING names a column that GROUP BY ALL would not group by: DuckDB groups by it too."""
+    if not node.get("having") or node.get("aggregate_handling") != "FORCE_AGGREGATES":
+        return
+    known = set[str]()
+    for item in node.get("select_list") or []:
+        if item.get("class") == "COLUMN_REF":
+            known |= {item["column_names"][-1].lower(), item["alias"].lower()}
+        elif not any(True for _ in _bare(item)):
+            known.add(item["alias"].lower())
+    if any(one["column_names"][-1].lower() not in known for one in _bare(node["having"])):
+        raise NotDirectError("its HAVING says what else GROUP BY ALL groups by")
+
+
+def _bare(tree: Any) -> Iterator[Node]:
+    """The columns that stand in no aggregate."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, list):
+            left += node
+        elif isinstance(node, dict) and (node.get("function_name") or "").lower() not in NAMES:
+            if node.get("class") == "COLUMN_REF":
+                yield node
+            left += node.values()
 
 
 def _plain_keys(node: Node) -> frozenset[str]:

@@ -28,7 +28,7 @@ from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Direct, direct_of, prepared_of
 from tidewheel.sql.folding import SAFE, is_special
 from tidewheel.sql.grouped import MARK, bound
-from tidewheel.sql.having import divided
+from tidewheel.sql.having import check_all_keys, divided
 from tidewheel.sql.order_limit import ordinal, plain_name
 from tidewheel.sql.prepared import said
 from tidewheel.sql.small import conjuncts
@@ -88,6 +88,7 @@ def rest_of(node: Node, spec: TableSpec, having: bool = True) -> Rest:
     Raises NotDirectError if its groups cannot be ours, or something else of its rows is needed.
     """
     node = divided(node)
+    check_all_keys(node)
     where, condition = node.get("where_clause"), node.get("having") if having else None
     source = (node.get("from_table") or {}) | {"table_name": spec.name}
     node = node | {"where_clause": None, "from_table": node.get("from_table")} | ({"having": None} if having else {})
