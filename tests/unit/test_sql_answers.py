@@ -184,7 +184,8 @@ DIRECT = [
     "SELECT max(ts), min(id) FROM taxi WHERE id IN (1, 3) AND v > 2 LIMIT 8", "SELECT v FROM taxi ORDER BY v",
     "SELECT DISTINCT id FROM taxi",
     "SELECT count(DISTINCT v) FROM taxi", "SELECT sum(v), id FROM taxi GROUP BY id", "SELECT sum(v), sum(v) FROM taxi",
-    "SELECT mean(v) FROM taxi", "SELECT sum(v) FROM taxi ORDER BY 1", "SELECT v FROM taxi ORDER BY v DESC, id LIMIT 3 OFFSET 1",
+    "SELECT mean(v) FROM taxi", "SELECT sum(v) FROM taxi HAVING sum(v) > 1",
+    "SELECT sum(v) FROM taxi ORDER BY 1", "SELECT v FROM taxi ORDER BY v DESC, id LIMIT 3 OFFSET 1",
 ]  # fmt: skip
 NOT_DIRECT = [
     "SELECT v FROM taxi WHERE id < 1.5", "SELECT ID FROM taxi", "SELECT v, v FROM taxi", "SELECT v + 1 FROM taxi",
@@ -193,7 +194,7 @@ NOT_DIRECT = [
     "SELECT v FROM taxi WHERE id > 99999999999999999999", "SELECT v FROM taxi LIMIT 3 + 1", "SELECT max(ts) FROM taxi",
     "SELECT max(v) FILTER (v < 3) FROM taxi", "SELECT sum(v) + 1 FROM taxi",
     "SELECT sum(V) FROM taxi",
-    "SELECT sum(v), id FROM taxi GROUP BY ROLLUP (id)", "SELECT sum(v) FROM taxi HAVING sum(v) > 1", "SELECT sum(v)::INTEGER FROM taxi",
+    "SELECT sum(v), id FROM taxi GROUP BY ROLLUP (id)", "SELECT sum(v) FROM taxi HAVING v > 1", "SELECT sum(v)::INTEGER FROM taxi",
     "SELECT sum(v) OVER () FROM taxi", "SELECT max(v, 2) FROM taxi",
     "SELECT sum(v) FROM taxi GROUP BY ()", "SELECT sum(v ORDER BY v) FROM taxi",
     "SELECT avg(ts) FROM taxi",

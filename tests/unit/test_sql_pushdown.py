@@ -179,7 +179,8 @@ def test_only_what_is_needed_is_read(
     assert result.stats.leaves_read <= leaves
     assert isinstance(result, (SqlResult, DirectResult))
     if columns or "count(*)" in statement:
-        assert sorted(result.scans[0].columns) == sorted(columns)
+        read = sorted(result.scans[0].columns)
+        assert read == sorted(columns) or way == "short" and not read  # without DuckDB, the index alone may know how many there are
 
 
 @pytest.mark.parametrize("condition", ["s LIKE 's%'", "starts_with(s, 's1')", "s NOT LIKE '%3'", "contains(s, '2')"])

@@ -12,6 +12,7 @@ from tidewheel.duck.nodes import Node, walk
 from tidewheel.duck.parser import text_of
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import QueryError
+from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
 from tidewheel.read.limits import NEVER, Limits
 from tidewheel.read.pinned import PinnedVersion
@@ -30,7 +31,7 @@ from tidewheel.sql.extra_bounds import narrowed
 from tidewheel.sql.frames import columns_of_frame
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.rest_of_groups import NAME as NAME_OF_GROUPS
-from tidewheel.sql.rest_of_groups import rest_of
+from tidewheel.sql.rest_of_groups import is_grouped, rest_of
 from tidewheel.sql.sharpen import sharpened
 from tidewheel.sql.small import MOST_ROWS
 from tidewheel.sql.sql_result import Makes, SqlResult, Text
@@ -48,89 +49,100 @@ def answered(
     statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, at: dt.datetime, asking: Asking, before: _Before | None = None
 ) -> StatementResult:
     """`at`: what time it is for the statement. `before`: what else is answered before the statement that this one is a part of."""
-    if (found := _short(statement, inputs, values, limits, asking)) is not None:
-        return found
-    if before is None and (made := _of_groups(statement, inputs, values, limits, asking)) is not None:
-        return made
-    if statement.explain and (told := _explained(statement, inputs, values, limits, asking)) is not None:
-        return told
-    if before is None:
-        check_address_order(statement.node, inputs.tables, statement.original)
     inputs.at = at if statement.tells_time else None
+    if (found := _summary(statement, inputs, values, limits, asking)) is not None:
+        return found
+    whole = before is None
+    if (short := _shortly(statement, inputs, values, limits, asking, whole)) is not None:
+        return short
+    if whole:
+        check_address_order(statement.node, inputs.tables, statement.original)
     first = before or _Before(inputs, values, limits, at, asking)
     better = _sharpened(statement, inputs, values, first)
     if better is not statement:
         try:
-            short = (_explained if better.explain else _direct)(better, inputs, values, limits, asking)
-            result = short or _long(better, inputs, values, limits, asking)
-            result.before = first.scans if before is None else ()
+            result = _shortly(better, inputs, values, limits, asking, whole) or _long(better, inputs, values, limits, asking)
+            result.before = (*first.scans, *result.before) if whole else ()
             return result
         except QueryError:
             pass  # what is wrong is said of the statement as it was written
     return _long(statement, inputs, values, limits, asking)
 
 
-def _short(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult | None:
-    if statement.explain:
-        return None
-    return _summary(statement, inputs, values, limits, asking) or _direct(statement, inputs, values, limits, asking)
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a statement is answered by one query of a table."""
+
+    made: DirectResult
+    asked: Asked
+    rest: str = ""
+    """What DuckDB makes of the groups of that query, if it makes the answer."""
+    why: str = ""
+    """Why it does."""
 
 
-def _direct(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> DirectResult | None:
-    """The answer by a query of one table, if it is no more than that."""
+def _way(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking, whole: bool = True) -> _Way:
+    """Raises NotDirectError, which says why there is none. `whole`: it is no part of another statement."""
     try:
-        return DirectResult(inputs.root, *_asked(statement, inputs, values), limits, statement.original, asking)
+        table, asked = _asked(statement, inputs, values)
+        return _Way(DirectResult(inputs.root, table, asked, limits, statement.original, asking), asked)
+    except NotDirectError as e:
+        why = str(e)
+    if not whole or not is_grouped(statement.node):
+        raise NotDirectError(why or "DuckDB gives other types to its answer, or puts so many rows in order faster")
+    table, asked, rest = _groups(statement, inputs, values)
+    return _Way(DirectResult(inputs.root, table, asked, replace(limits, rows=NEVER), statement.original, asking), asked, rest, why)
+
+
+def _shortly(
+    statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking, whole: bool
+) -> StatementResult | None:
+    """The answer by one query of a table, or how that is made; None if there is none."""
+    try:
+        way = _way(statement, inputs, values, limits, asking, whole)
     except NotDirectError:
         return None
+    if statement.explain:
+        return DirectExplainResult(way.made, way.asked, statement.original, statement.explain == "analyze", way.why if way.rest else "")
+    return _over_groups(statement, inputs, limits, asking, way) if way.rest else way.made
 
 
-def _of_groups(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> SqlResult | None:
+def _over_groups(statement: Statement, inputs: Inputs, limits: Limits, asking: Asking, way: _Way) -> SqlResult:
     """The answer by DuckDB, over groups that a query of one table makes."""
-    if statement.explain:
-        return None
-    try:
-        table, asked, text = _groups(statement, inputs, values)
-        made = DirectResult(inputs.root, table, asked, replace(limits, rows=NEVER), statement.original, asking)
-    except NotDirectError:
-        return None
+    made = way.made
     made.is_listed = False
     groups = Streamed(made.schema, lambda: made._batches(False, result))
     stands = Inputs(inputs.root, {}, {NAME_OF_GROUPS: groups}, inputs.generations)
-    result = SqlResult(partial(StatementReading, database(limits.bytes)), stands, limits, Text(statement.original, text), None, asking)
+    stands.at = inputs.at
+    makes = partial(StatementReading, database(limits.bytes))
+    result = SqlResult(makes, stands, limits, Text(statement.original, way.rest), None, asking)
     result.before = made.scans
     return result
 
 
 def _groups(statement: Statement, inputs: Inputs, values: Parameters) -> tuple[PinnedTable, Asked, str]:
-    """What makes the groups of a statement, and the rest of it. Raises NotDirectError if it has none, or they are not ours."""
-    if not statement.bounded or statement.tells_time or not statement.node:
-        raise NotDirectError("it has a function that takes long, or asks what time it is")
+    """What makes the groups of a statement, and the rest of it. Raises NotDirectError if they are not ours."""
+    if not statement.bounded or not statement.node:
+        raise NotDirectError("it has a function that may take long")
     table = _only_table(statement, inputs)
-    rest = rest_of(statement.node, table.spec)
+    check_address_order(statement.node, inputs.tables, statement.original)
+    try:
+        rest = rest_of(statement.node, table.spec)
+        return table, asked_of(rest.groups, table.spec, values), rest.text
+    except NotDirectError:
+        if not statement.node.get("having"):
+            raise
+    rest = rest_of(statement.node, table.spec, having=False)
     return table, asked_of(rest.groups, table.spec, values), rest.text
 
 
-def _explained(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> DirectExplainResult | None:
-    """How it is answered without DuckDB, or but for the rest of its groups, if it is."""
-    rest = ""
-    try:
-        try:
-            table, asked = _asked(statement, inputs, values)
-        except NotDirectError as e:
-            (table, asked, _), rest = _groups(statement, inputs, values), str(e)
-        made = DirectResult(inputs.root, table, asked, limits, statement.original, asking)
-    except NotDirectError:
-        return None
-    return DirectExplainResult(made, asked, statement.original, statement.explain == "analyze", rest)
-
-
-def _why_not(statement: Statement, inputs: Inputs, values: Parameters) -> str:
+def _why_not(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> str:
     """Why DuckDB answers it."""
     try:
-        _asked(statement, inputs, values)
+        _way(statement, inputs, values, limits, asking)
     except NotDirectError as e:
-        return str(e) or "it is more than a query of one table"
-    return "DuckDB gives other types to its answer, or puts so many rows in order faster"
+        return str(e)
+    return "it is a part of another statement"
 
 
 def _asked(statement: Statement, inputs: Inputs, values: Parameters) -> tuple[PinnedTable, Asked]:
@@ -155,7 +167,7 @@ def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limi
     makes: Makes = partial(StatementReading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
     if statement.explain:
-        why = _why_not(statement, inputs, values)
+        why = _why_not(statement, inputs, values, limits, asking)
         return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze", why)
     return SqlResult(makes, inputs, limits, text, values, asking)
 

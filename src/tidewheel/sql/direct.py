@@ -23,6 +23,7 @@ from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
 from tidewheel.sql.constants import NotDirectError
+from tidewheel.sql.having import check_all_keys, divided
 from tidewheel.sql.last_rows import LastRows, check_last_rows, last_rows_of, unnested
 from tidewheel.sql.order_limit import Tail, all_terms, plain_name, rows_in, tail_of
 from tidewheel.sql.parameters import Parameters
@@ -30,10 +31,9 @@ from tidewheel.sql.prepared import Form, Given, Reader, name_of, type_of_column
 from tidewheel.sql.totals import totals_of
 
 if TYPE_CHECKING:
-    from tidewheel.sql.grouped import Grouped, GroupsAsked
+    from tidewheel.sql.grouped import Grouped, GroupsAsked, Having
 
 NO_PLACES: Mapping[str, int] = MappingProxyType({})
-_OTHER_PARTS = {"having": "it has HAVING", "sample": "it has a SAMPLE"}
 _OF_A_SOURCE = ("catalog_name", "sample", "column_name_alias", "at_clause")
 
 
@@ -73,6 +73,8 @@ class Asked:
     grouping: GroupsAsked | None = None
     latest: bool = False
     """Of each key, only the last row."""
+    having: Condition | None = None
+    """Which groups are wanted, by the columns of the query. Then these are put in order, and limited, once they are known."""
 
     @property
     def at_once(self) -> bool:
@@ -82,7 +84,7 @@ class Asked:
 
 def direct_of(tree: Any) -> Direct:
     """What a statement of this kind asks, seen by its tree alone. Raises NotDirectError if it is of another kind."""
-    node = unnested(tree.get("node", {}))
+    node = divided(unnested(tree.get("node", {})))
     source = node.get("from_table") or {}
     if node.get("type") != "SELECT_NODE":
         raise NotDirectError("it is more than one SELECT")
@@ -92,13 +94,13 @@ def direct_of(tree: Any) -> Direct:
         raise NotDirectError("it reads something else than one table")
     tail, where = tail_of(node.get("modifiers") or []), node.get("where_clause")
     last = last_rows_of(node, tail)
-    for part, why in _OTHER_PARTS.items():
-        if node.get(part):
-            raise NotDirectError(why)
+    if node.get("sample"):
+        raise NotDirectError("it has a SAMPLE")
+    check_all_keys(node)
     alias = (source.get("alias") or source["table_name"]).lower()
     items = node.get("select_list") or []
     plain = node.get("aggregate_handling") == "STANDARD_HANDLING" and not node.get("group_expressions")
-    plain = plain and not node.get("group_sets") and not tail.orders
+    plain = plain and not node.get("group_sets") and not tail.orders and not node.get("having")
     totals = totals_of(items, alias) if plain and not tail.distinct and last is None and tail.offset is None else ()
     if totals:
         return Direct(alias, (), totals, tail, where)
@@ -150,6 +152,7 @@ class Prepared:
     width: float
     places: Mapping[str, int]
     latest: bool
+    having: Having | None
 
     def asked(self, given: Given) -> Asked:
         """What is read then. Raises NotDirectError if it goes the long way."""
@@ -161,9 +164,11 @@ class Prepared:
             bounds, condition = self.finder.divided(None if self.form is None else self.form(given))
         limit = rows_in(self.tail.limit, self.places, given.constants)
         offset = rows_in(self.tail.offset, self.places, given.constants) or 0
+        having = None if self.having is None else self.having.form(given)
         asked = Asked(
-            self.columns, self.schema, condition, bounds, self.totals, limit, self.width, offset, self.order_by, self.grouping, self.latest
-        )
+            self.columns, self.schema, condition, bounds, self.totals, limit, self.width, offset, self.order_by, self.grouping, self.latest,
+            having,
+        )  # fmt: skip
         if asked.at_once and len(bounds.boxes) != 1 and not (condition is None and self.finder.is_key_list(bounds)):
             asked = replace(asked, condition=None if self.form is None else self.form(given))  # the one query asks all of it of every row
         return asked
@@ -183,13 +188,13 @@ def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_
     form = None if direct.where is None else reader.condition(direct.where, 0)
     box = None if direct.where is None else reader.box
     totals = _totals(direct, spec) if direct.totals else None
-    grouping, order_by = None, tuple[str, ...]()
+    grouping, having, order_by = None, None, tuple[str, ...]()
     if totals is not None:
         columns, schema = tuple(totals.reads), totals.schema
     elif direct.grouped is not None:
         from tidewheel.sql.grouped import grouping_of
 
-        grouping = grouping_of(direct.grouped, direct.tail, direct.alias, spec)
+        grouping, having = grouping_of(direct.grouped, direct.tail, direct.alias, spec, places)
         columns, schema, order_by = grouping.reads, grouping.schema, grouping.order_by
     else:
         pairs = direct.columns or tuple((name, name) for name in spec.schema.names)
@@ -210,10 +215,11 @@ def prepared_of(direct: Direct, spec: TableSpec, places: Mapping[str, int] = NO_
         form,
         box,
         Finder(spec),
-        len(reader.used),
+        len(reader.used | having.used) if having is not None else len(reader.used),
         width,
         places,
         direct.last is not None,
+        having,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,7 +12,10 @@ import pyarrow as pa
 
 from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import CancelledError
+from tidewheel.model.conditions import Condition
+from tidewheel.read.condition_mask import kept, mask
 from tidewheel.read.limits import NEVER, Cancellable, Limits, Watch
+from tidewheel.read.ordering import behind, first, parse_order, top
 from tidewheel.read.totals.sums import Sums
 from tidewheel.sql.asking import Asking
 from tidewheel.sql.constants import NotDirectError
@@ -84,6 +88,9 @@ class DirectResult(StatementResult):
             if left:
                 yield sums.answer()
             return
+        if asked.having is not None:
+            yield from self._groups_kept(scan, asked.having, of)
+            return
         for batch in scan.batches(whole and asked.limit is None, of) if left else ():
             _check(of)
             part = batch if batch.num_rows <= left else batch.slice(0, int(left))
@@ -93,6 +100,19 @@ class DirectResult(StatementResult):
             yield part
             if not left:
                 return
+
+    def _groups_kept(self, scan: TableScan, having: Condition, of: Cancellable) -> Iterator[pa.RecordBatch]:
+        """The groups that HAVING keeps, in their order."""
+        asked = self._asked
+        assert asked.grouping is not None
+        batches: Iterator[pa.RecordBatch] = (kept(batch, mask(having, batch)) for batch in scan.batches(False, of))
+        if asked.order_by:
+            last = None if asked.limit is None else asked.limit + asked.offset
+            watch = Watch(replace(self._limits, rows=NEVER), of, self._spent)
+            batches = iter(top(batches, scan.made, parse_order(asked.order_by), last, watch).to_batches())
+        for batch in first(behind(batches, asked.offset), asked.limit):
+            _check(of)
+            yield batch.select(list(asked.grouping.picked))
 
     def to_arrow(self) -> pa.Table:
         """Named and typed as a whole: a batch each would take longer than reading them."""
@@ -166,6 +186,8 @@ class DirectResult(StatementResult):
 def _at_once(asked: Asked) -> dict[str, Any]:
     """What the one query of a statement is asked besides its rows' bounds and condition."""
     more: dict[str, Any] = {"order_by": list(asked.order_by) or None, "limit": asked.limit, "offset": asked.offset}
+    if asked.having is not None:  # that says which groups there are to be put in order
+        more = {}
     if asked.latest:
         more |= {"latest": True, "aged": True}
     if asked.grouping is not None:

@@ -77,6 +77,8 @@ def steps_of(asked: Asked, scan: TableScan, rest: str) -> Iterator[tuple[str, st
         by, made = asked.grouping.group_by, asked.grouping.aggregate.values()
         by = tuple(text.partition(f' AS "{MARK}')[0] for text in by)
         yield "grouped", f"{told.get('grouped', 'by the owner')}: by {', '.join(by) or 'nothing'}; {', '.join(made) or 'no aggregates'}"
+    if asked.having is not None:
+        yield "kept", "by us: the groups that HAVING says"
     if asked.latest:
         yield "last rows", "of each key: by us, from the newest leaves on"
     if asked.order_by:

@@ -81,10 +81,13 @@ class ExplainResult(StatementResult):
             narrow, tables = self._inputs.narrow, self._inputs.tables
             scans = [TableScan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
         keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
-        return pa.RecordBatch.from_arrays([pa.array(keys), pa.array([*(self._of_scan(scan) for scan in scans), said])], schema=SCHEMA)
+        texts = [self._of_scan(scan, "Filter" in said) for scan in scans]
+        return pa.RecordBatch.from_arrays([pa.array(keys), pa.array([*texts, said])], schema=SCHEMA)
 
-    def _of_scan(self, scan: TableScan) -> str:
-        filtered = "by us, as far as the statement's conditions are understood" if scan.asks else "by the index alone"
+    def _of_scan(self, scan: TableScan, filters: bool) -> str:
+        """`filters`: DuckDB's plan does."""
+        alone = "by the index, and by DuckDB where its plan has a Filter" if filters else "by the index alone"
+        filtered = "by us, as far as the statement's conditions are understood" if scan.asks else alone
         return f"{scan_text(scan, self._analyze)}\n{self._why.format(filtered)}"
 
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:

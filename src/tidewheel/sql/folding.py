@@ -102,7 +102,7 @@ class ConstantFolder:
                 return None if inner is None else node if inner is child else node | {"child": inner}
             case {"class": "COLUMN_REF", "column_names": [name]}:
                 return node if name.lower() in statement_time.WORDS and not self._is_column(name) else None
-            case {"class": "FUNCTION", "function_name": name} if name.lower() in SAFE and not _is_special(node):
+            case {"class": "FUNCTION", "function_name": name} if name.lower() in SAFE and not is_special(node):
                 given = [self._plain(one, depth + 1) for one in arguments(node)]
                 if any(one is None for one in given):
                     return None
@@ -159,11 +159,11 @@ def _literal(kind: str, text: str) -> pa.Scalar | None:
 
 def _is_total(node: Node) -> bool:
     return (
-        node.get("class") == "FUNCTION" and node["function_name"].lower() in ("min", "max", "count", "count_star") and not _is_special(node)
+        node.get("class") == "FUNCTION" and node["function_name"].lower() in ("min", "max", "count", "count_star") and not is_special(node)
     )
 
 
-def _is_special(node: Node) -> bool:
+def is_special(node: Node) -> bool:
     """Whether more is asked of a function than its value."""
     more = ("filter", "distinct", "schema", "catalog", "export_state")
     return any(node.get(part) for part in more) or bool((node.get("order_bys") or {}).get("orders"))

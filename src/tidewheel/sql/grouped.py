@@ -19,10 +19,12 @@ from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.groups.aggregates import NAMES, Aggregate
-from tidewheel.read.groups.group_nodes import aggregate_of, key_of, written
+from tidewheel.read.groups.group_nodes import aggregate_of, key_of, type_of, written
 from tidewheel.read.groups.keys import Key
 from tidewheel.sql.constants import NotDirectError
+from tidewheel.sql.having import HavingReader
 from tidewheel.sql.order_limit import Tail, all_terms, ordinal, plain_name
+from tidewheel.sql.prepared import Form
 
 MARK = "·"
 """Begins the names that expressions have in the query: no column has such a name."""
@@ -37,6 +39,9 @@ class Grouped:
     all_keys: bool
     """GROUP BY ALL, or DISTINCT: each item that is no aggregate is a key."""
     node: Any
+    having: Any = None
+    schema: pa.Schema | None = None
+    """Names and types of the answer, if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +57,30 @@ class GroupsAsked:
     reads: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Having:
+    """Which groups are of the answer."""
+
+    form: Form
+    used: frozenset[str]
+    """Parameters, by name or number."""
+
+
 def grouped_of(node: Node, tail: Tail) -> Grouped | None:
     """Whether a SELECT over one table is of this kind, seen by its tree alone; None if it has neither groups nor DISTINCT."""
     groups, sets = node.get("group_expressions") or [], node.get("group_sets") or []
     force = node.get("aggregate_handling") == "FORCE_AGGREGATES"
     if (groups or sets) and (len(sets) != 1 or sorted(sets[0]) != list(range(len(groups))) or not groups):
         raise NotDirectError("it has several sets of groups")
-    if tail.distinct and (groups or force):
+    having = node.get("having")
+    if tail.distinct and (groups or force or having):
         raise NotDirectError("it has both DISTINCT and groups")
     items = node.get("select_list") or []
     if not groups and not force and not tail.distinct and not any(_is_call(item) for item in items):
+        if having:
+            raise NotDirectError("it has HAVING, and no groups")
         return None
-    return Grouped(tuple(items), tuple(groups), force or tail.distinct, node)
+    return Grouped(tuple(items), tuple(groups), force or tail.distinct, node, having)
 
 
 def _is_call(item: Node) -> bool:
@@ -72,9 +89,9 @@ def _is_call(item: Node) -> bool:
     return call.get("class") == "FUNCTION" and call["function_name"].lower() in (*NAMES, "count_star")
 
 
-def grouping_of(grouped: Grouped, tail: Tail, alias: str, spec: TableSpec) -> GroupsAsked:
+def grouping_of(grouped: Grouped, tail: Tail, alias: str, spec: TableSpec, places: Mapping[str, int]) -> tuple[GroupsAsked, Having | None]:
     """The query of such a statement. Raises NotDirectError if something in it is not known, or not certain to mean the same."""
-    return _Maker(grouped, alias, spec).made(tail)
+    return _Maker(grouped, alias, spec).made(tail, places)
 
 
 class _Maker:
@@ -87,7 +104,7 @@ class _Maker:
         """Each with its name in the query."""
         self._aggregates: dict[Aggregate, str] = {}
 
-    def made(self, tail: Tail) -> GroupsAsked:
+    def made(self, tail: Tail, places: Mapping[str, int]) -> tuple[GroupsAsked, Having | None]:
         grouped, spec = self._grouped, self._spec
         for node in grouped.groups:
             self._add_key(self._group(node))
@@ -98,19 +115,43 @@ class _Maker:
             term.by(self._name(values[term.node] if isinstance(term.node, int) else self._ordered(term.node, values, tail.distinct)))
             for term in all_terms(tail.orders, len(values))
         )
+        having = None if grouped.having is None else self._having(grouped.having, places)
         names = [*self._keys.values(), *self._aggregates.values()]
         picked = tuple(names.index(self._name(value)) for value in values)
         reads = dict.fromkeys([key.column for key in self._keys])
         for one in self._aggregates:
             reads.update(dict.fromkeys([*([one.of.column] if one.of is not None else []), *([one.by] if one.by else [])]))
-        return GroupsAsked(
+        asked = GroupsAsked(
             {name: written(one) for one, name in self._aggregates.items()},
             tuple(_text(key, name) for key, name in self._keys.items()),
             picked,
             order_by,
-            bound(grouped.node, self._alias, spec),
+            grouped.schema if grouped.schema is not None else bound(grouped.node, self._alias, spec),
             tuple(reads) or (spec.time.column,),
         )
+        return asked, having
+
+    def _having(self, node: Node, places: Mapping[str, int]) -> Having:
+        reader = HavingReader(self._named, self._spec, places)
+        form = reader.condition(node, 0)
+        return Having(form, frozenset(reader.used))
+
+    def _named(self, node: Node) -> tuple[str, pa.DataType]:
+        """The column of the groups that HAVING names."""
+        name = plain_name(node)
+        if name is not None and name in self._aliases:
+            meant = self._aliases[name]
+            if any(name == one.lower() for one in self._spec.schema.names) and plain_name(meant) != name:
+                raise NotDirectError("a name is both that of a column and of the answer")
+            node = meant
+        value: Key | Aggregate | None = key_of(node, self._spec, self._alias)
+        if value is None:
+            value = self._aggregate(node)
+        elif value not in self._keys:
+            raise NotDirectError("its HAVING names a column that is neither grouped by nor aggregated")
+        type_ = type_of(value, self._spec.schema)
+        assert type_ is not None
+        return self._name(value), type_
 
     def _group(self, node: Node) -> Key:
         if (at := ordinal(node)) is not None:
@@ -143,7 +184,7 @@ class _Maker:
     def _aggregate(self, node: Node) -> Aggregate:
         found = aggregate_of(node, self._spec, self._alias)
         if found is None:
-            raise NotDirectError("an aggregate, or an expression of it, is not known here")
+            raise NotDirectError("it has an expression of aggregates, or an unknown one")
         self._aggregates.setdefault(found, f"{MARK}a{len(self._aggregates)}")
         return found
 
@@ -169,7 +210,7 @@ def _text(key: Key, name: str) -> str:
 def bound(node: Node, alias: str, spec: TableSpec) -> pa.Schema:
     """Names and types of the statement's answer: it is bound over a table without rows."""
     source = {**node["from_table"], "table_name": ROWS, "alias": alias, "qualified_name": {"path": [ROWS]}}
-    text = text_of({**node, "from_table": source, "where_clause": None, "modifiers": []})
+    text = text_of({**node, "from_table": source, "where_clause": None, "having": None, "modifiers": []})
     empty = spec.schema.empty_table()
     try:
         with evaluator() as cursor:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.duck.nodes import arguments, comparisons_of
+from tidewheel.duck.nodes import arguments, cast_to, comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.ip_addresses import address_ends
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec
 from tidewheel.read.boxes import MOST_BOXES, NOTHING, Box, Boxes, Interval
 from tidewheel.sql import constants
-from tidewheel.sql.constants import NotDirectError, compared_as, reading
+from tidewheel.sql.constants import NotDirectError, compared_as, is_plain_text, is_wide, reading
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.totals import column_of
 
@@ -83,8 +83,10 @@ class Reader:
                 self._is_box = self._is_box and kind == "CONJUNCTION_AND"
                 forms = [self.condition(child, depth + 1) for child in children]
                 return _joined(where.Both if kind == "CONJUNCTION_AND" else where.Either, forms)
-            case _ if said := comparisons_of(node):
-                return _joined(where.Both, [self._comparison(*one) for one in said])
+            case _ if compared := comparisons_of(node):
+                if len(compared) > 1:
+                    self._check_alike(compared[0][0], [value for _, _, value in compared])
+                return _joined(where.Both, [self._comparison(*one) for one in compared])
         was_box, self._is_box = self._is_box, False
         match node:
             case {"type": "OPERATOR_NOT", "children": [child]}:
@@ -94,12 +96,43 @@ class Reader:
             case {"type": "OPERATOR_IS_NOT_NULL", "children": [child]}:
                 return _always(where.Negation(where.IsNull(self._column(child)[0])))
             case {"type": "COMPARE_IN", "children": [child, *values]} if values:
+                self._check_alike(child, values)
                 return self._one_of(child, values, was_box)
+            case {"class": "COMPARISON", "type": "COMPARE_NOT_DISTINCT_FROM", "left": left, "right": right}:
+                return self._certain(left, right)
+            case {"class": "COMPARISON", "type": "COMPARE_DISTINCT_FROM", "left": left, "right": right}:
+                return _negated(self._certain(left, right))
             case {"class": "FUNCTION", "function_name": name} if name.lower() in ("ip_in", "ip_between"):
                 return self._addressed(name.lower(), arguments(node))
-            case {"class": "FUNCTION", "function_name": name} if name.lower() in _SEARCHES or name in _LIKE:
+            case {"class": "FUNCTION", "function_name": name} if is_search(node):
                 return self._searched(name.lower(), arguments(node))
-        raise NotDirectError(f"its condition has {_said(node)} in it")
+        return self._truth(node)
+
+    def _truth(self, node: Any) -> Form:
+        """A column of booleans that stands alone."""
+        try:
+            column, type_ = self._column(node)
+        except NotDirectError:
+            raise NotDirectError(f"its condition has {said(node)} in it") from None
+        if not pa.types.is_boolean(type_):
+            raise NotDirectError(f"its condition has {said(node)} in it")
+        return _always(where.Comparison(column, where.EQUAL, pa.scalar(True)))
+
+    def _certain(self, child: Any, value: Any) -> Form:
+        """IS NOT DISTINCT FROM a constant, IS TRUE and IS FALSE: false where the column is null."""
+        if cast_to(child) == "BOOLEAN" and pa.types.is_boolean(self._column(child["child"])[1]):
+            child = child["child"]
+        column = self._column(child)[0]
+        compared = self._comparison(child, where.EQUAL, value)
+        return lambda given: where.Both(where.Negation(where.IsNull(column)), compared(given))
+
+    def _check_alike(self, child: Any, values: list[Any]) -> None:
+        """One DOUBLE beside a FLOAT makes DOUBLEs of all constants."""
+        if not pa.types.is_float32(self._column(child)[1]):
+            return
+        kinds = {True if one.get("class") == "PARAMETER" else is_wide(one) for one in values}
+        if {True, False} <= kinds:
+            raise NotDirectError("a column of type float is compared with constants of several kinds")
 
     def _comparison(self, child: Any, op: str, value: Any) -> Form:
         column, type_ = self._column(child)
@@ -108,8 +141,10 @@ class Reader:
         if isinstance(key, Ip) and column == key.column and op not in (where.EQUAL, where.UNEQUAL):
             raise NotDirectError("the order of texts is not that of addresses")
         bounded = column == self._spec.time.column or isinstance(key, ColumnKey) and column == key.column
-        whole = pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
+        whole = pa.types.is_integer(type_) or pa.types.is_timestamp(type_) and type_.unit == "us"
         closed = op in (where.EQUAL, where.AT_LEAST, where.AT_MOST)
+        if pa.types.is_boolean(type_) and op not in (where.EQUAL, where.UNEQUAL):
+            raise NotDirectError("its condition says which of two truths is greater")
         self._is_box = self._is_box and bounded and op != where.UNEQUAL and (whole or closed and pa.types.is_string(type_))
         self._ends.append((column, op, form))
         return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
@@ -134,7 +169,7 @@ class Reader:
     def _searched(self, name: str, given: list[Any]) -> Form:
         """That a text begins with another, ends with it or contains it, or that it is like a pattern that says no more than this."""
         column, type_ = self._column(given[0])
-        if len(given) != 2 or not pa.types.is_string(type_):
+        if len(given) != 2 or not is_plain_text(type_):
             raise NotDirectError("its condition searches in something else than a column of texts")
         form = self._value(given[1], type_)
         if name in _LIKE:
@@ -153,7 +188,7 @@ class Reader:
         cast = ""
         if node.get("class") == "CAST" and not node.get("try_cast"):
             cast, node = node["type_expr"].get("type_name", "").upper(), node["child"]
-            if cast not in ("TIMESTAMP", "DATE") or node.get("class") != "CONSTANT":
+            if cast not in ("TIMESTAMP", "DATE", "TIME") or node.get("class") != "CONSTANT":
                 raise NotDirectError("its condition compares something else than a column with a constant")
         if node.get("class") == "PARAMETER" and not cast:
             name = node["identifier"]
@@ -171,7 +206,13 @@ class Reader:
         return lambda given: read(given.constants[place])
 
 
-def _said(node: Any) -> str:
+def is_search(node: Any) -> bool:
+    """Whether it looks for a text in another."""
+    name = node.get("function_name") or ""
+    return name.lower() in _SEARCHES or name in _LIKE
+
+
+def said(node: Any) -> str:
     """What a node is, as people say it."""
     name = node.get("function_name")
     return f"{name}(…)" if name else str(node.get("class") or "something else").replace("_", " ").lower()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidewheel.duck import statement_time
 from tidewheel.duck.evaluator import evaluator
 from tidewheel.duck.failures import DuckError
 from tidewheel.duck.nodes import Node, cast, walk
@@ -19,15 +20,17 @@ from tidewheel.duck.parser import text_of
 from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.groups.aggregates import Aggregate
+from tidewheel.read.groups.aggregates import NAMES, Aggregate
 from tidewheel.read.groups.group_nodes import aggregate_of, key_of, type_of
 from tidewheel.read.groups.keys import Key
 from tidewheel.read.totals.parse import SUM
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Direct, direct_of, prepared_of
-from tidewheel.sql.folding import SAFE
+from tidewheel.sql.folding import SAFE, is_special
 from tidewheel.sql.grouped import MARK, bound
+from tidewheel.sql.having import check_all_keys, divided
 from tidewheel.sql.order_limit import ordinal, plain_name
+from tidewheel.sql.prepared import said
 from tidewheel.sql.small import conjuncts
 
 NAME = "·groups"
@@ -37,6 +40,17 @@ _PLACES = re.compile(r"'query_location(?:_length)?': \d+")
 
 _KEPT = frozenset({"CONSTANT", "CAST", "TYPE", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CASE", "WINDOW", "FUNCTION"})
 """Kinds of nodes that mean the same over groups."""
+
+_FUNCTIONS = """
+^ ** & | << >> ~ ! add subtract multiply divide mod pow power xor acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot degrees even exp
+fdiv fmod gcd greatest_common_divisor isfinite isinf isnan lcm least_common_multiple ln log log10 log2 pi radians round_even sign signbit
+sin sinh sqrt tan tanh nullif if ascii bit_length char_length character_length concat_ws contains ends_with instr lcase len length ltrim
+position prefix reverse right rtrim starts_with ^@ strlen strpos suffix ucase split_part ~~ !~~ ~~* !~~* century date_diff date_sub datediff
+datesub dayname dayofmonth dayofweek dayofyear decade isodow isoyear julian make_time microsecond millennium millisecond monthname quarter
+second strftime week weekday weekofyear yearweek
+"""
+OVER_GROUPS = SAFE | frozenset(_FUNCTIONS.split())
+"""Functions of single values that are the same whenever they are asked: the rest of a statement may call them with keys and aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +69,31 @@ _REMEMBERED = 256
 _known: dict[str, tuple[TableSpec, Rest | str]] = {}
 
 
-def rest_of(node: Node, spec: TableSpec) -> Rest:
-    """Take a SELECT apart. Raises NotDirectError if its groups cannot be ours, or something else of its rows is needed."""
+def is_grouped(node: Node) -> bool:
+    """Whether a SELECT has groups, or an aggregate that is known here."""
+    if (
+        node.get("group_expressions")
+        or node.get("group_sets")
+        or node.get("having")
+        or node.get("aggregate_handling") == "FORCE_AGGREGATES"
+    ):
+        return True
+    calls = (one["function_name"].lower() for one in walk(node.get("select_list")) if one.get("class") == "FUNCTION")
+    return any(name in NAMES or name == "count_star" for name in calls)
+
+
+def rest_of(node: Node, spec: TableSpec, having: bool = True) -> Rest:
+    """Take a SELECT apart. `having`: which groups there are is asked of these before DuckDB sees them, and is no part of the rest.
+
+    Raises NotDirectError if its groups cannot be ours, or something else of its rows is needed.
+    """
+    node = divided(node)
+    check_all_keys(node)
+    where, condition = node.get("where_clause"), node.get("having") if having else None
     source = (node.get("from_table") or {}) | {"table_name": spec.name}
-    key = _PLACES.sub("", repr(node | {"where_clause": None, "from_table": source}))
+    node = node | {"where_clause": None, "from_table": node.get("from_table")} | ({"having": None} if having else {})
+    node, ends = _without_ends(node)
+    key = _PLACES.sub("", repr(node | {"from_table": source}))
     found = _known.get(key)
     if found is None or found[0] is not spec and found[0] != spec:
         try:
@@ -70,7 +105,53 @@ def rest_of(node: Node, spec: TableSpec) -> Rest:
         _known[key] = found
     if isinstance(found[1], str):
         raise NotDirectError(found[1])
-    return Rest(replace(found[1].groups, where=node.get("where_clause")), found[1].text)
+    groups, text = found[1].groups, found[1].text
+    for stand_in, written in ends:
+        text = text.replace(stand_in, written)
+    if condition is not None:
+        if groups.grouped is None:
+            raise NotDirectError("it has HAVING, and no groups")
+        groups = replace(groups, grouped=replace(groups.grouped, having=_without_aliases(condition, node, spec)))
+    return Rest(replace(groups, where=where), text)
+
+
+_STAND_INS = ("700000000000000001", "700000000000000002")
+
+
+def _without_ends(node: Node) -> tuple[Node, list[tuple[str, str]]]:
+    """A SELECT with stand-ins for the numbers of its LIMIT and OFFSET, and what these stand for: it is the same statement with others."""
+    ends: list[tuple[str, str]] = []
+    modifiers = []
+    for one in node.get("modifiers") or []:
+        if one.get("type") == "LIMIT_MODIFIER":
+            one = dict(one)
+            for stand_in, part in zip(_STAND_INS, ("limit", "offset"), strict=True):
+                literal = (one.get(part) or {}).get("literal") or {}
+                if literal.get("kind") == "INTEGER" and literal["text"].isdecimal() and len(literal["text"]) < len(stand_in):
+                    ends.append((stand_in, literal["text"]))
+                    one[part] = one[part] | {"literal": literal | {"text": stand_in}}
+        modifiers.append(one)
+    if not ends or any(stand_in in repr(node) for stand_in in _STAND_INS):
+        return node, []
+    return node | {"modifiers": modifiers}, ends
+
+
+def _without_aliases(condition: Node, node: Node, spec: TableSpec) -> Node:
+    """HAVING with what is selected in place of its names."""
+    items = [item for item in node.get("select_list") or [] if item.get("alias")]
+    columns = {name.lower() for name in spec.schema.names}
+    aliases = {item["alias"].lower(): item for item in items if item["alias"].lower() not in columns}
+
+    def made(one: Any) -> Any:
+        if isinstance(one, list):
+            return [made(part) for part in one]
+        if not isinstance(one, dict):
+            return one
+        if (name := plain_name(one)) in aliases:
+            return aliases[name or ""]
+        return {part: made(value) for part, value in one.items()}
+
+    return made(condition)  # type: ignore[no-any-return]
 
 
 def _taken_apart(node: Node, spec: TableSpec) -> Rest:
@@ -84,7 +165,7 @@ def _taken_apart(node: Node, spec: TableSpec) -> Rest:
         raise NotDirectError("it has several sets of groups")
     outside = [node.get(part) for part in ("select_list", "having", "qualify", "modifiers")]
     if any(one.get("class") in ("PARAMETER", "SUBQUERY", "LAMBDA") for one in walk(outside)):
-        raise NotDirectError("it has a parameter or a query beside its WHERE")
+        raise NotDirectError("it has a parameter or a query beside its conditions")
     parts = _Parts(node, spec, (source.get("alias") or source["table_name"]).lower())
     return parts.taken_apart()
 
@@ -113,12 +194,13 @@ class _Parts:
         names = bound(node, self._alias, self._spec)
         items = [self._over(item) | {"alias": name} for item, name in zip(self._items, names.names, strict=True)]
         having, qualify = node.get("having"), node.get("qualify")
+        condition = None if having is None else self._over(having)
         for one in conjuncts(having):
             if not any(aggregate_of(part, self._spec, self._alias) for part in walk(one)):
-                raise NotDirectError("its HAVING says something of the rows themselves, which bounds what DuckDB reads")
+                raise NotDirectError("a part of its HAVING names keys alone, and so bounds what DuckDB reads")
         modifiers = [self._ordered(one) for one in node.get("modifiers") or []]
         rest: Node = node | {
-            "select_list": items, "where_clause": None if having is None else self._over(having), "having": None,
+            "select_list": items, "where_clause": condition, "having": None,
             "qualify": None if qualify is None else self._over(qualify), "modifiers": modifiers, "group_expressions": [], "group_sets": [],
             "aggregate_handling": "STANDARD_HANDLING", "from_table": self._source(NAME),
         }  # fmt: skip
@@ -135,7 +217,10 @@ class _Parts:
             }
         )  # fmt: skip
         text = text_of(rest)
-        self._check(text, grouped, names)
+        schema = made_of(grouped, self._spec)
+        self._check(text, schema, names)
+        if grouped.grouped is not None:
+            grouped = replace(grouped, grouped=replace(grouped.grouped, schema=schema))
         return Rest(grouped, text)
 
     def _group(self, node: Node) -> Node:
@@ -169,14 +254,20 @@ class _Parts:
         if made is not None:
             column = self._column(self._add(made, node, "a"), node)
             return cast(column, "HUGEINT") | {"alias": node.get("alias", "")} if self._is_huge(made) else column
-        if kind == "COLUMN_REF" and (name := plain_name(node)) in self._aliases:
-            if any(name == one.lower() for one in self._spec.schema.names):
-                raise NotDirectError("a name is both that of a column and of the answer")
+        if kind == "COLUMN_REF":
+            name = plain_name(node)
+            is_column = any(name == one.lower() for one in self._spec.schema.names)
+            if name in self._aliases:
+                if is_column:
+                    raise NotDirectError("a name is both that of a column and of the answer")
+                return node
+            if name not in statement_time.WORDS or is_column:
+                raise NotDirectError("a column is neither grouped by nor aggregated")
             return node
-        if kind not in _KEPT or kind == "FUNCTION" and node["function_name"].lower() not in SAFE:
-            raise NotDirectError("an aggregate, or an expression of it, is not known here")
-        if kind == "FUNCTION" and any(node.get(part) for part in ("filter", "distinct", "schema", "catalog", "export_state")):
-            raise NotDirectError("an aggregate, or an expression of it, is not known here")
+        if kind not in _KEPT:
+            raise NotDirectError(f"it has {said(node)} beside its groups, which is not made here")
+        if kind == "FUNCTION" and (node["function_name"].lower() not in OVER_GROUPS or is_special(node)):
+            raise NotDirectError(f"it has {said(node)} beside its groups, which is not made here")
         return {name: self._over(value) for name, value in node.items()}
 
     def _is_huge(self, made: Aggregate) -> bool:
@@ -200,9 +291,9 @@ class _Parts:
     def _source(self, name: str) -> Node:
         return {**self._node["from_table"], "table_name": name, "alias": "", "qualified_name": {"path": [name]}}
 
-    def _check(self, text: str, grouped: Direct, expected: pa.Schema) -> None:
+    def _check(self, text: str, made: pa.Schema, expected: pa.Schema) -> None:
         """That the rest, over no groups, has the names and types of the statement."""
-        empty = made_of(grouped, self._spec).empty_table()
+        empty = made.empty_table()
         try:
             with evaluator() as cursor:
                 cursor.register(NAME, empty)

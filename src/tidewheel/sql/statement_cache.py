@@ -1,8 +1,8 @@
 """Plain statements that differ only in their constants are parsed once: parsing takes longer than reading a few rows.
 
-A statement's shape is its text with a stand-in for each whole number, decimal and quoted text of its WHERE, LIMIT and OFFSET; what stands
-elsewhere, as in date_trunc('minute', ts), belongs to the shape. If the shape is that of a direct statement, and each stand-in is found once
-among its literals, the constants of every statement of this shape belong in the same places.
+A statement's shape is its text with a stand-in for each whole number, decimal and quoted text of its WHERE, HAVING, LIMIT and OFFSET; what
+stands elsewhere, as in date_trunc('minute', ts), belongs to the shape. If the shape is that of a direct statement, and each stand-in is
+found once among its literals, the constants of every statement of this shape belong in the same places.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidewheel.errors import QueryError
 from tidewheel.model.schema import TableSpec
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Asked, Direct, Prepared, direct_of, prepared_of
+from tidewheel.sql.having import constants_of
 from tidewheel.sql.parameters import Parameters
 from tidewheel.sql.prepared import Given
 from tidewheel.sql.statement import Statement, parse
@@ -132,7 +133,9 @@ def _parsed(shape: str, free: frozenset[int]) -> Known | None:
 
 def _changing(direct: Direct) -> list[str]:
     """The literals that may be others in a statement of the same shape."""
-    return [*_literals(direct.where), *(one for one in (direct.tail.limit, direct.tail.offset) if one is not None)]
+    having = constants_of(None if direct.grouped is None else direct.grouped.having)
+    ends = (one for one in (direct.tail.limit, direct.tail.offset) if one is not None)
+    return [*_literals(direct.where), *_literals(list(having)), *ends]
 
 
 def _own(number: int, literals: Sequence[str]) -> list[str]:

@@ -90,6 +90,11 @@ class TableScan:
         return self._results[0].schema.types if self._results else []
 
     @property
+    def made(self) -> pa.Schema:
+        """The columns of groups, as batches have them."""
+        return self._results[0].schema
+
+    @property
     def plans(self) -> list[Plan]:
         return [result.plan for result in self._results]
 
