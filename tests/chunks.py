@@ -1,15 +1,27 @@
-"""A chunk's file from outside: where the parts of it lie, and how to damage them."""
+"""A chunk's file from outside: where the parts of it lie, how to damage them, and whether it is gone."""
 
 from __future__ import annotations
 
 import base64
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 BLOCK_ROWS = 1 << 14
+
+PATIENCE = 30.0
+
+
+def chunks_left(folder: Path, expected: int = 0) -> list[Path]:
+    """The chunks' files in it, as soon as they are no more than expected. The file of a chunk that left is deleted when the last version
+    that has it is dropped, and a thread that writes or looks after tables may hold one for a moment."""
+    give_up = time.monotonic() + PATIENCE
+    while len(found := list(folder.rglob("*.arrow"))) > expected and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return found
 
 
 class ChunkFile:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
 
+from tests.hand_clock import HandClock, hand_clock
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -142,6 +144,12 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """The time of queries and statements, for tests of their limits."""
+    return hand_clock(monkeypatch)
 
 
 @pytest.fixture(scope="module")

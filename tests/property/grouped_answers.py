@@ -29,7 +29,7 @@ def difference(statement: Statement, ours: pa.Table, theirs: pa.Table) -> str | 
         surplus = Counter(map(repr, mine)) - Counter(map(repr, right))
         return f"rows that are not there: {list(surplus)[:3]}" if surplus else None
     if statement.order is None or not statement.total:
-        inexact = statement.loose | statement.looser
+        inexact = frozenset(statement.loose) | statement.looser
         mine, right = (sorted(some, key=lambda row: sortable(row, inexact)) for some in (mine, right))
     for i, (a, b) in enumerate(zip(mine, right, strict=True)):
         if not alike(a, b, statement):
@@ -66,7 +66,9 @@ def sortable(row: Row, inexact: frozenset[int]) -> tuple[str, str]:
 
 def alike(one: Row, other: Row, statement: Statement) -> bool:
     return all(
-        a == b or (c in statement.loose and near(a, b, 1e-12, 0.0)) or (c in statement.looser and near(a, b, 1e-9, 1e-6))
+        a == b
+        or (c in statement.loose and near(a, b, 1e-12, 1e-12 * statement.loose[c]))
+        or (c in statement.looser and near(a, b, 1e-9, 1e-6))
         for c, (a, b) in enumerate(zip(one, other, strict=True))
     )
 

@@ -108,7 +108,7 @@ class Plain(Maker):
             column = self.pick("whole", "float")
         name = named(column)
         forms = [f"sum({name})"] * 4 + ([f"sum({name})::BIGINT", f"sum({name})::DOUBLE"] if column.small and column.kind == "whole" else [])
-        return Item(self.shape.choice(forms), int(not column.exact))
+        return Item(self.shape.choice(forms), int(not column.exact), 0.0 if column.exact else 2 * self.kept.rows * column.greatest)
 
     def ends(self) -> Item:
         return Item(f"{self.shape.choice(['min', 'max'])}({named(self.any_column())})")

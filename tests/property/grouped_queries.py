@@ -48,7 +48,8 @@ def question(shape: int, constants: int, tables: Sequence[Kept] = TABLES) -> Que
     text = f"SELECT {', '.join(items)} FROM {kept.name}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
     if texts:
         text += f" GROUP BY {', '.join(texts)}"
-    loose, looser = (frozenset(len(groups) + i for i, item in enumerate(aggregates) if item.loose == how) for how in (1, 2))
+    loose = {len(groups) + i: item.size for i, item in enumerate(aggregates) if item.loose == 1}
+    looser = frozenset(len(groups) + i for i, item in enumerate(aggregates) if item.loose == 2)
     order = [i for i, one in enumerate(texts) if one in plain and plain[one].kind in SORTED] if maker.chance(0.6) else []
     how = [rng.choice(["", " desc"]) for _ in order]
     if order:

@@ -42,6 +42,11 @@ class Column:
     exact: bool = True
     """Its sums do not depend on the order of rows."""
 
+    @property
+    def greatest(self) -> float:
+        """How large its numbers get, of those that are finite."""
+        return max(abs(float(value)) for value in self.values if math.isfinite(value))
+
     def array(self, rng: np.random.Generator, n: int) -> pa.Array:
         at = rng.integers(0, len(self.values), n)
         return pa.array([None if absent else self.values[i] for i, absent in zip(at, rng.random(n) < self.nulls, strict=True)], self.type)

@@ -16,7 +16,9 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.errors import StorageError
+from tidewheel.index.tree import TreeView
 from tidewheel.write.flush import Flusher
+from tidewheel.write.publish import Publisher
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
 MB = 1 << 20
@@ -56,7 +58,6 @@ def test_by_age(tmp_path: Path) -> None:
     with tw.open(tmp_path / "wh", settings=tw.Settings(flush_after=0.2)) as wh:
         taxi = create(wh)
         taxi.insert(rows(0, 10))
-        assert taxi.state().chunks == 0
         eventually(lambda: taxi.state().chunks == 1)
         assert taxi.state().fresh_rows == 0 and taxi.rows == 10
         time.sleep(0.5)
@@ -87,31 +88,33 @@ def test_close_and_open_again(tmp_path: Path) -> None:
     assert not list((tmp_path / "wh").rglob("*.tmp"))
 
 
-def slow_write(seconds: float) -> Callable[..., Any]:
-    write = Flusher.write
-
-    def slow(self: Flusher, *args: Any) -> Any:
-        time.sleep(seconds)
-        return write(self, *args)
-
-    return slow
-
-
 def test_inserts_slow_down_when_flush_cannot_keep_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Flusher, "write", slow_write(0.1))
-    settings = tw.Settings(chunk_bytes=MB, sealed_trees=2)
-    with tw.open(tmp_path / "wh", settings=settings) as wh:
+    write, turn, inserted = Flusher.write, threading.Lock(), threading.Event()
+    written = 0
+
+    def slow(self: Flusher, publisher: Publisher, view: TreeView) -> Any:
+        """Each chunk is written when one more insert waits, and takes a while from then on."""
+        nonlocal written
+        with turn:
+            eventually(lambda: publisher.metrics.waits > written or inserted.is_set(), 60)
+            written += 1
+            time.sleep(0.02)
+            return write(self, publisher, view)
+
+    monkeypatch.setattr(Flusher, "write", slow)
+    with tw.open(tmp_path / "wh", settings=tw.Settings(chunk_bytes=MB, sealed_trees=2)) as wh:
         taxi = create(wh)
-        most, began = 0, time.monotonic()
-        for i in range(100):  # 24 MB
-            taxi.insert(rows(i * 10_000, i * 10_000 + 10_000))
-            most = max(most, taxi.state().memory_bytes)
-        taken = time.monotonic() - began
+        most = 0
+        try:
+            for i in range(40):  # 9.6 MB: eight trees
+                taxi.insert(rows(i * 10_000, i * 10_000 + 10_000))
+                most = max(most, taxi.state().memory_bytes)
+        finally:
+            inserted.set()
         metrics = taxi.metrics()
-        assert metrics.waits > 3 and metrics.wait_seconds > 0.2
-        assert taken > 0.5, "twenty chunks at 0.1 s each, two at a time"
+        assert metrics.waits == 6 and metrics.wait_seconds > 6 * 0.02
         assert most < 5 * MB, "the live tree, two sealed ones and what is being written"
-        assert taxi.rows == 1_000_000
+        assert taxi.rows == 400_000
 
 
 def test_readers_do_not_wait_while_inserts_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
+from tests.chunks import chunks_left
 from tidewheel.testing.probe import Probe
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
@@ -238,6 +239,7 @@ class TestDrop:
             wh.drop_table("drop")
             gc.collect()
             assert wh.tables() == ["keep"]
+            chunks_left(root, 1)
             assert len(files(root)) == before - 1
             with pytest.raises(tw.NotFoundError, match="no table 'drop'"):
                 wh.table("drop")
@@ -261,6 +263,7 @@ class TestDrop:
             assert result.to_arrow().num_rows == 1000
             del result
             gc.collect()
+            chunks_left(root)
             assert files(root) == []
 
     def test_a_handle_of_a_dropped_table_says_so(self, tmp_path: Path) -> None:
@@ -294,6 +297,7 @@ class TestDrop:
             failed.clear()
         del taxi
         gc.collect()
+        chunks_left(root)
         assert files(root) == []
 
 
