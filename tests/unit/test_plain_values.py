@@ -24,11 +24,13 @@ TYPES = [
     *(pa.decimal128(9, 2), pa.decimal128(38, 0), pa.decimal128(5, 0)),
     *(pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns")),
 ]
+ZONES = st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=2))])
 VALUES = st.one_of(
     st.integers(-(1 << 64), 1 << 64), st.integers(-130, 300), st.floats(), st.text(), st.dates(), st.datetimes(), st.booleans(), st.none(),
-    st.decimals(), st.integers(-(10**39), 10**39).map(Decimal),
+    st.datetimes(timezones=ZONES), st.decimals(), st.integers(-(10**39), 10**39).map(Decimal),
     st.sampled_from([2.0**53, -0.0, "\ud800", "", b"x", 1 << 63, (1 << 63) - 1, -(1 << 63)]),
 )  # fmt: skip
+ALIKE = (st.text(), st.floats(), st.integers(), st.integers().map(Decimal), st.booleans(), st.dates(), st.datetimes())
 
 
 @pytest.fixture
@@ -54,10 +56,7 @@ class TestAsArrowMakesThem:
         pass
 
     @settings(max_examples=examples(300))
-    @given(
-        st.sampled_from(TYPES),
-        st.one_of(*(st.lists(some, max_size=4) for some in (VALUES, st.text(), st.floats(), st.integers().map(Decimal)))),
-    )
+    @given(st.sampled_from(TYPES), st.one_of(*(st.lists(some, max_size=9) for some in (VALUES, *ALIKE))))
     def test_arrays(self, type_: pa.DataType, values: list[Any]) -> None:
         assert outcome(lambda: array_of(values, type_)) == outcome(lambda: pa.array(values, type_))
 

@@ -21,6 +21,7 @@ _WHOLE = {
     pa.uint8(): "B", pa.uint16(): "H", pa.uint32(): "I", pa.uint64(): "Q",
 }  # fmt: skip
 _FIRST_DAY = dt.date(1970, 1, 1).toordinal()
+_FIRST_MOMENT = dt.datetime(1970, 1, 1)
 
 
 def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -40,6 +41,11 @@ def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(value, type_) if "pandas" in sys.modules else array_of((value,), type_)[0]
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """As `schema.empty_table()`, without a chunk in its columns."""
+    return pa.Table.from_batches([], schema)
+
+
 def _buffers(values: Sequence[Any], type_: pa.DataType) -> list[pa.Buffer | None] | None:
     """Those of an array; None, if some value is null or not plainly of the type."""
     kinds = set(map(type, values))
@@ -50,6 +56,10 @@ def _buffers(values: Sequence[Any], type_: pa.DataType) -> list[pa.Buffer | None
         return [None, pa.py_buffer(struct.pack(f"={len(values)}{form}", *values))]
     if type_ == pa.float64() and kinds == {float}:
         return [None, pa.py_buffer(struct.pack(f"={len(values)}d", *values))]
+    if type_ == pa.bool_() and kinds == {bool}:
+        return [None, pa.py_buffer(sum(value << n for n, value in enumerate(values)).to_bytes(-(-len(values) // 8), "little"))]
+    if pa.types.is_timestamp(type_) and type_.unit == "us" and kinds == {dt.datetime} and _are_of(type_.tz, values):
+        return [None, pa.py_buffer(struct.pack(f"={len(values)}q", *map(_microseconds, values)))]
     if type_ == pa.date32() and kinds == {dt.date}:
         return [None, pa.py_buffer(struct.pack(f"={len(values)}i", *(value.toordinal() - _FIRST_DAY for value in values)))]
     if (type_ == pa.string() or type_ == pa.large_string()) and kinds == {str}:
@@ -61,3 +71,12 @@ def _buffers(values: Sequence[Any], type_: pa.DataType) -> list[pa.Buffer | None
         if len(wholes) == len(values) and all(abs(whole) < 10**type_.precision for whole in wholes):
             return [None, pa.py_buffer(b"".join(whole.to_bytes(16, "little", signed=True) for whole in wholes))]
     return None
+
+
+def _are_of(zone: str | None, values: Sequence[dt.datetime]) -> bool:
+    """Whether these moments have a zone where their type has one: UTC."""
+    return all(value.tzinfo is (None if zone is None else dt.UTC) for value in values)
+
+
+def _microseconds(value: dt.datetime) -> int:
+    return (value.replace(tzinfo=None) - _FIRST_MOMENT) // dt.timedelta(microseconds=1)

@@ -171,7 +171,7 @@ def session_for(spark: SparkSession | None) -> SparkSession:
 
 
 def _is_of_the_line(error: BaseException | None) -> bool:
-    """Whether an error, or what it came of, says that nobody answers any more. Py4J says of a call in which Java died only that it failed."""
+    """Whether an error, or its cause, says that nobody answers any more. Py4J says of a call in which Java died only that it failed."""
     while error is not None:
         if isinstance(error, (ConnectionError, EOFError, Py4JError)) and not isinstance(error, Py4JJavaError):
             return True

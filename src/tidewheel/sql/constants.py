@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -106,7 +107,7 @@ def _float(text: str) -> float:
         return _double(text)
     if not _DECIMAL.fullmatch(text) or int(text.replace(".", "").lstrip("-")) > _SURE:
         raise NotDirectError("a constant is not as plain as it looks")
-    found: float = pa.scalar(float(text), pa.float32()).as_py()
+    found: float = struct.unpack("f", struct.pack("f", float(text)))[0]
     return found
 
 
@@ -154,7 +155,8 @@ def _nanoseconds(text: str, pattern: re.Pattern[str], digits: int) -> int:
 
 def _in_unit(nanos: int, type_: pa.DataType) -> int:
     """A time as a column has it. One between two of these, or beyond all of them, is DuckDB's to compare."""
-    value, rest = divmod(nanos, 10 ** (9 - _DIGITS[type_.unit]))
+    each: int = 10 ** (9 - _DIGITS[type_.unit])
+    value, rest = divmod(nanos, each)
     if rest or abs(value) >= (1 << 63) - 1:  # the last one is no time but infinity
         raise NotDirectError("a constant is a time that the column cannot have")
     return value

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidewheel.duck.internals import Binary, Col, FilterNode, In, Lit, Postfix, Unary, exact_value
 from tidewheel.model import conditions as where
+from tidewheel.model.plain_values import array_of, scalar_of
 
 _INTEGERS = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
@@ -76,7 +77,7 @@ def _scalar(node: FilterNode, column: str, schema: pa.Schema) -> pa.Scalar:
         raise _NotOursError
     value: Any = node.value
     try:
-        return pa.scalar(value, own)
+        return scalar_of(value, own)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
         raise _NotOursError from None
 
@@ -86,7 +87,7 @@ def _array(nodes: Sequence[FilterNode], column: str, schema: pa.Schema) -> pa.Ar
     first = _scalar(nodes[0], column, schema)
     if not pa.types.is_integer(first.type) or any(not isinstance(node, Lit) or type(node.value) is not int for node in nodes):
         return pa.array([_scalar(node, column, schema) for node in nodes], first.type)  # not by Python's: it has no year 10,000
-    return pa.array([node.value for node in nodes if isinstance(node, Lit)], first.type)
+    return array_of([node.value for node in nodes if isinstance(node, Lit)], first.type)
 
 
 def _arrow_type(said: str, kind: pa.DataType) -> pa.DataType | None:

@@ -20,6 +20,7 @@ from tidewheel.duck.nodes import arguments, comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.ip_addresses import address_ends
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.model.schema import Ip, TableSpec
 from tidewheel.model.times import INT64_MAX, TimeAxis, nanoseconds
 from tidewheel.sql.parameters import Parameters, value_of
@@ -137,9 +138,9 @@ def _wider(column: str, op: str, value: int, by: int, type_: pa.DataType) -> Ite
     if abs(value) + by > INT64_MAX:
         return
     if op in (where.EQUAL, where.MORE, where.AT_LEAST):
-        yield where.Comparison(column, where.AT_LEAST, pa.scalar(value - by, type_))
+        yield where.Comparison(column, where.AT_LEAST, scalar_of(value - by, type_))
     if op in (where.EQUAL, where.LESS, where.AT_MOST):
-        yield where.Comparison(column, where.AT_MOST, pa.scalar(value + by, type_))
+        yield where.Comparison(column, where.AT_MOST, scalar_of(value + by, type_))
 
 
 def _nanoseconds(value: Any) -> int | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidewheel.duck import nodes, statement_time
 from tidewheel.duck.nodes import Node, arguments, cast_to, walk
 from tidewheel.duck.parser import value_of_constant
+from tidewheel.model.plain_values import scalar_of
 from tidewheel.sql.parameters import Parameters, value_of
 
 SAFE = frozenset(
@@ -66,11 +67,11 @@ class ConstantFolder:
                 return self._parameter(name)
             case {"class": "CAST", "child": {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}}:
                 plain = cast_to(node) == "TIMESTAMP" and _DATE.fullmatch(text)
-                return pa.scalar(dt.datetime.fromisoformat(text), pa.timestamp("us")) if plain else None
+                return scalar_of(dt.datetime.fromisoformat(text), pa.timestamp("us")) if plain else None
             case {"class": "FUNCTION", "function_name": "now", "arguments": []}:
-                return pa.scalar(self._at, pa.timestamp("us", "UTC"))
+                return scalar_of(self._at, pa.timestamp("us", "UTC"))
             case {"class": "COLUMN_REF", "column_names": ["current_timestamp"]} if not self._is_column("current_timestamp"):
-                return pa.scalar(self._at, pa.timestamp("us", "UTC"))
+                return scalar_of(self._at, pa.timestamp("us", "UTC"))
             case {"class": "CAST", "child": {"class": "FUNCTION" | "COLUMN_REF"} as child} if cast_to(node) == "TIMESTAMP":
                 return None if (of := self._quick(child)) is None else of.cast(pa.timestamp("us"))
             case {"class": "FUNCTION", "function_name": "+" | "-" as sign, "arguments": [_, _]}:
@@ -78,7 +79,7 @@ class ConstantFolder:
                 at, span = self._quick(left), _span(right)
                 if at is not None and span is not None and pa.types.is_timestamp(at.type):
                     moved = at.value + (span if sign == "+" else -span)
-                    return pa.scalar(moved, at.type) if abs(moved) < 1 << 62 else None
+                    return scalar_of(moved, at.type) if abs(moved) < 1 << 62 else None
         return None
 
     def _parameter(self, name: str) -> pa.Scalar | None:
@@ -87,7 +88,7 @@ class ConstantFolder:
         except LookupError:
             return None
         if isinstance(value, dt.datetime):
-            return pa.scalar(value, pa.timestamp("us", "UTC" if value.tzinfo else None))
+            return scalar_of(value, pa.timestamp("us", "UTC" if value.tzinfo else None))
         return pa.scalar(value) if type(value) in (str, int, float) and (type(value) is not int or abs(value) < 1 << 63) else None
 
     def _plain(self, node: Node, depth: int) -> Node | None:
@@ -151,9 +152,9 @@ class ConstantFolder:
 
 def _literal(kind: str, text: str) -> pa.Scalar | None:
     if kind == "STRING":
-        return pa.scalar(text)
+        return scalar_of(text, pa.string())
     if kind == "INTEGER" and text.lstrip("-").isdecimal() and len(text) < 19:
-        return pa.scalar(int(text))
+        return scalar_of(int(text), pa.int64())
     return None
 
 

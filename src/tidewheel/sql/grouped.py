@@ -17,6 +17,7 @@ from tidewheel.duck.nodes import Node, quoted
 from tidewheel.duck.parser import text_of
 from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
+from tidewheel.model.plain_values import no_rows
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.groups.aggregates import NAMES, Aggregate
 from tidewheel.read.groups.group_nodes import aggregate_of, key_of, type_of, written
@@ -211,7 +212,7 @@ def bound(node: Node, alias: str, spec: TableSpec) -> pa.Schema:
     """Names and types of the statement's answer: it is bound over a table without rows."""
     source = {**node["from_table"], "table_name": ROWS, "alias": alias, "qualified_name": {"path": [ROWS]}}
     text = text_of({**node, "from_table": source, "where_clause": None, "having": None, "modifiers": []})
-    empty = spec.schema.empty_table()
+    empty = no_rows(spec.schema)
     try:
         with evaluator() as cursor:
             cursor.register(ROWS, empty)

@@ -11,6 +11,7 @@ from tidewheel.duck.nodes import arguments, cast_to, comparisons_of
 from tidewheel.model import conditions as where
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.ip_addresses import address_ends
+from tidewheel.model.plain_values import array_of, scalar_of
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec
 from tidewheel.read.boxes import MOST_BOXES, NOTHING, Box, Boxes, Interval
 from tidewheel.sql import constants
@@ -116,7 +117,7 @@ class Reader:
             raise NotDirectError(f"its condition has {said(node)} in it") from None
         if not pa.types.is_boolean(type_):
             raise NotDirectError(f"its condition has {said(node)} in it")
-        return _always(where.Comparison(column, where.EQUAL, pa.scalar(True)))
+        return _always(where.Comparison(column, where.EQUAL, scalar_of(True, pa.bool_())))
 
     def _certain(self, child: Any, value: Any) -> Form:
         """IS NOT DISTINCT FROM a constant, IS TRUE and IS FALSE: false where the column is null."""
@@ -147,14 +148,14 @@ class Reader:
             raise NotDirectError("its condition says which of two truths is greater")
         self._is_box = self._is_box and bounded and op != where.UNEQUAL and (whole or closed and pa.types.is_string(type_))
         self._ends.append((column, op, form))
-        return lambda given: where.Comparison(column, op, pa.scalar(form(given), compared))
+        return lambda given: where.Comparison(column, op, scalar_of(form(given), compared))
 
     def _one_of(self, child: Any, values: list[Any], is_box: bool) -> Form:
         column, type_ = self._column(child)
         compared, forms = compared_as(type_), [self._value(value, type_) for value in values]
         self._is_box = is_box and isinstance(self._spec.key, ColumnKey) and column == self._spec.key.column and pa.types.is_string(type_)
         self._listed.append((column, forms))
-        return lambda given: where.OneOf(column, pa.array([form(given) for form in forms], compared))
+        return lambda given: where.OneOf(column, array_of([form(given) for form in forms], compared))
 
     def _addressed(self, name: str, given: list[Any]) -> Form:
         """That the key is an address of a network, or between two."""
@@ -259,7 +260,7 @@ def _like(column: str, pattern: str) -> where.Condition:
     if "%" in text or "_" in text:
         raise NotDirectError("its pattern says more than what a text begins with, ends with or contains")
     if begins and ends:
-        return where.Comparison(column, where.EQUAL, pa.scalar(text, pa.string()))
+        return where.Comparison(column, where.EQUAL, scalar_of(text, pa.string()))
     return where.HasText(column, "begin" if begins else "end" if ends else "inside", text)
 
 

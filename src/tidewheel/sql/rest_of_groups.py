@@ -19,6 +19,7 @@ from tidewheel.duck.nodes import Node, cast, walk
 from tidewheel.duck.parser import text_of
 from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
+from tidewheel.model.plain_values import no_rows
 from tidewheel.model.schema import TableSpec
 from tidewheel.read.groups.aggregates import NAMES, Aggregate
 from tidewheel.read.groups.group_nodes import aggregate_of, key_of, type_of
@@ -293,7 +294,7 @@ class _Parts:
 
     def _check(self, text: str, made: pa.Schema, expected: pa.Schema) -> None:
         """That the rest, over no groups, has the names and types of the statement."""
-        empty = made.empty_table()
+        empty = no_rows(made)
         try:
             with evaluator() as cursor:
                 cursor.register(NAME, empty)
