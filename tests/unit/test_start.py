@@ -91,6 +91,20 @@ with tw.open({str(root)!r}) as wh:
     assert loaded == []
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT id, x FROM t WHERE x > 0.2 AND id IN (3, 5) AND ts < TIMESTAMP '2026-01-01'",
+        "SELECT id % 7 AS k, count(*), sum(id), avg(x) FROM t WHERE ts > now() - INTERVAL '99 years' GROUP BY k HAVING count(*) > 1 ORDER BY k",
+        "SELECT id FROM t ORDER BY x DESC, id LIMIT 3",
+    ],
+)
+def test_conditions_groups_and_orders_need_no_pandas(root: Path, statement: str) -> None:
+    """Arrow loads it with the first value of Python's that it converts."""
+    loaded, _ = after(command("sql", "-w", str(root), "--format", "csv", "-c", statement), ("pandas", "polars", "sqlalchemy"))
+    assert loaded == []
+
+
 def test_what_asks_for_no_row_needs_no_kernel(root: Path) -> None:
     program = f"""
 import tidewheel as tw

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.plain_values import numbers_of
+
 
 def take(array: pa.Array, rows: npt.NDArray[np.integer]) -> pa.Array:
     """The rows of these numbers. Arrow has no `take` for views and run-end encoded arrays."""
     try:
-        return array.take(pa.array(rows))
+        return array.take(numbers_of(rows))
     except pa.ArrowNotImplementedError:
         pass
     plain = without_views(array.type)

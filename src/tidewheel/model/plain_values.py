@@ -14,6 +14,8 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 _WHOLE = {
@@ -39,6 +41,11 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
     """As `pa.scalar(value, type_)`, and with its errors."""
     return pa.scalar(value, type_) if "pandas" in sys.modules else array_of((value,), type_)[0]
+
+
+def numbers_of(values: npt.NDArray[np.integer]) -> pa.Array:
+    """As `pa.array(values)`."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

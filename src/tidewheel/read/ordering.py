@@ -15,6 +15,7 @@ from tidewheel.model.arrays import take_rows, without_views
 from tidewheel.model.codes import fixed
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
+from tidewheel.model.plain_values import numbers_of
 from tidewheel.read.foremost import foremost
 from tidewheel.read.limits import Watch
 
@@ -73,7 +74,7 @@ def sort(table: pa.Table, keys: list[SortKey]) -> pa.Table:
     parts = table.combine_chunks().to_batches()
     if len(parts) == 1:
         return pa.Table.from_batches([take_rows(parts[0], order)], table.schema)
-    return table.take(pa.array(order))
+    return table.take(numbers_of(order))
 
 
 def _is_sorted(table: pa.Table, key: SortKey) -> bool:
@@ -89,8 +90,9 @@ def _is_sorted(table: pa.Table, key: SortKey) -> bool:
 def in_order(table: pa.Table, keys: list[SortKey]) -> npt.NDArray[np.uint64]:
     """The numbers of its rows, in order. Rows that are alike stay as they are."""
     try:
-        by = pa.table({key.column: _with_nan(sortable(table.column(key.column))) for key in keys})
-        return pc.sort_indices(by, [_arrow(key) for key in keys]).to_numpy()  # type: ignore[no-any-return]
+        columns = {key.column: _with_nan(sortable(table.column(key.column))) for key in keys}
+        by = pa.Table.from_arrays([*columns.values()], [*columns])
+        return fixed(pc.sort_indices(by, [_arrow(key) for key in keys]), np.uint64)
     except (pa.ArrowException, TypeError) as e:
         raise QueryError(f"order_by: {e}") from None
 
@@ -150,7 +152,7 @@ def _first(table: pa.Table, keys: list[SortKey], limit: int | None) -> pa.Table:
         return sort(table, keys)
     if table.num_rows > _TOLD_APART + 2 * limit:
         places = foremost(lambda name: table.column(name).combine_chunks(), table.num_rows, keys, limit)
-        table = table if places is None else table.take(pa.array(places))
+        table = table if places is None else table.take(numbers_of(places))
     return sort(table, keys).slice(0, limit)
 
 
