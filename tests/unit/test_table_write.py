@@ -283,7 +283,7 @@ class TestDrop:
 
             def insert(taxi: tw.Table) -> None:
                 try:
-                    for i in range(500):
+                    for i in itertools.count():
                         taxi.insert(rows(i * 1000, i * 1000 + 1000))
                 except tw.TidewheelError as e:
                     failed.append(e)
