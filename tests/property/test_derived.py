@@ -41,6 +41,7 @@ from tidewheel.testing.abandon import abandon
 from tidewheel.testing.duck_compute import DuckCompute
 from tidewheel.testing.probe import Probe, engine_of
 from tidewheel.write import layers, refreshes
+from tidewheel.write.chunk_maker import ChunkMaker
 
 BASES = ("a", "b")
 SEED = int(os.environ.get("TIDEWHEEL_SEED") or random.randrange(2**32))
@@ -135,6 +136,21 @@ class DerivedMachine(RuleBasedStateMachine):
         ack = self.wh.table(base).replace(table_of(rows), time=(lo, hi))
         self.bases[base].replace(rows, lo, hi, ack.generation)
 
+    @rule(base=st.sampled_from(BASES), many=st.sampled_from([0, 3, 60]), overwrite=st.booleans())
+    def load(self, base: str, many: int, overwrite: bool) -> None:
+        """Chunks that a task wrote, beside all rows or instead of them."""
+        assert self.wh is not None
+        table, rows = Probe(self.wh.table(base)), self.random_rows(many) if many else []
+        begun = table.begin_load()
+        with ChunkMaker(self.root, table.spec, begun) as maker:
+            for batch in table_of(rows).to_batches():
+                assert maker.add(batch, "error") == []
+        ack = table.commit_load(begun.job, [maker.written], overwrite)
+        if overwrite:
+            self.bases[base].replace(rows, 0, 5 * DAY, ack.generation)
+        else:
+            self.bases[base].insert(rows, ack.generation)
+
     @rule(base=st.sampled_from(BASES))
     def flush(self, base: str) -> None:
         assert self.wh is not None
@@ -215,7 +231,10 @@ class DerivedMachine(RuleBasedStateMachine):
             for one in sources.values():
                 one.arrow()
             self.bring(base, self.random_rows(1, lo, lo + HOUR))
-            self.flush(base)
+            if self.rng.random() < 0.7:
+                self.flush(base)
+            else:
+                self.load(base, 3, False)
 
         meddling = DuckCompute(late)
         other = self.rng.randint(0, 4 * DAY)
