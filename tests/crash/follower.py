@@ -83,11 +83,9 @@ def main(root: str, role: str, *more: str) -> None:
     elif more[1] == "duck":
         follow(wh, Path(more[0]), DuckCompute())
     else:
-        import tidewheel.spark as tws
         from tidewheel.spark import derived_compute
 
         derived_compute.SMALL = random.choice([-1, derived_compute.SMALL])  # read by Python workers, or handed over
-        tws.session("local[2]")
         # Java may die while it starts, and a worker while it plans what tasks read; whoever waits for a pass notices what fails for good
         follow(wh, Path(more[0]), derived_compute.SparkCompute(None, Path(root)), QueryError, SparkError)
 

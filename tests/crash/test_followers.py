@@ -131,7 +131,7 @@ def killed(folder: Path, computer: str, kills: int, voice: Voice) -> None:
     dead: Counter[str] = Counter()
     with followers(folder, computer) as both:
         try:
-            for _ in range(kills):
+            while dead.total() < kills:
                 both.wait_for_more("feed", rng.randint(3, 30))
                 if rng.random() < 0.7:
                     both.wait_for_more("refresh", 1)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -27,7 +28,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import tidewheel as tw
 from tests.conftest import SOAK, Voice
 from tests.property.derived_oracle import DAY, HOUR, SCHEMA, BaseOracle, Recipe, Row, counted, recipe, rows_of, table_of
-from tidewheel.engine import refresh_commit, source_reading
+from tidewheel.engine import refresh_commit, refresher, source_reading
 from tidewheel.engine.compute import Compute, SourceRows
 from tidewheel.engine.computed_rows import clipped
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, PlanRefresh
@@ -398,11 +399,14 @@ def campaign(machine: type[DerivedMachine], most: int, steps: int, voice: Voice)
 @pytest.mark.parametrize("patched", [False, True])
 @pytest.mark.timeout(0 if SOAK else 300)  # Hypothesis takes the end of the time for a failure of the example, and shrinks it for minutes
 def test_every_partition_is_its_query_at_its_vector(patched: bool, voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`patched`: chunks of few rows each, patched and added to however small they are; merged rows are looked up by their keys."""
+    """`patched`: chunks of few rows each, patched and added to however small they are; merged rows are looked up by their keys.
+    Sets of partitions are small, and new rows looked for without being read."""
     if patched:
         monkeypatch.setattr(source_reading, "KEY_BYTES", 0)
         monkeypatch.setattr(refresh_commit, "PATCHED_BYTES", 0)
         monkeypatch.setattr(refreshes, "CHUNK_BYTES", 1000)
         monkeypatch.setattr(layers, "SMALL", 3500)
         monkeypatch.setattr(layers, "LARGEST", 20_000)
+        monkeypatch.setattr(refresher, "PlanRefresh", partial(PlanRefresh, most_bytes=40_000))
+        monkeypatch.setattr(source_reading, "AT_ONCE", 3000)
     campaign(DerivedMachine, 2000 if SOAK else 10, 20, voice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.derive.bounds import EVERYTHING, Bounds, declared
+from tidewheel.engine import source_reading
 from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import CommitRefresh, CreateDerived, GetDerived, PlanRefresh
 from tidewheel.engine.protocol import Engine
 from tidewheel.engine.refresh_loop import RefreshLoop
 from tidewheel.engine.refresher import refresh
+from tidewheel.engine.source_reading import RefreshReads
 from tidewheel.engine.verifier import verify
 from tidewheel.errors import ClosedError, ConflictError, OwnerLostError
 from tidewheel.model.derived import APPEND, KEYS, MERGE, RECOMPUTE, SPARK_SQL, Definition, Mode
@@ -219,6 +222,55 @@ def test_append_reads_only_what_came_since(wh: tw.Warehouse, duck: DuckCompute) 
     wh.table("taxi").replace(rows((1.1, 3, 9)), time=(START + dt.timedelta(hours=1), START + dt.timedelta(hours=1.9)))
     assert pass_over(wh, duck)["fast"].mode == RECOMPUTE
     check(wh, "fast", sql)
+
+
+SPED = "SELECT ts AS hour, plate, speed FROM taxi WHERE speed > 5"
+MEANS = "SELECT date_trunc('hour', ts) AS hour, plate, avg(speed) AS mean FROM taxi GROUP BY 1, 2"
+
+
+@pytest.mark.parametrize(("mode", "sql", "bounds"), [(ADDED, SPED, Bounds()), (MERGED, HOURLY, HOUR), (BY_KEYS, MEANS, HOUR)])
+def test_sets_are_bounded_by_bytes_in_every_mode(wh: tw.Warehouse, duck: DuckCompute, mode: Mode, sql: str, bounds: Bounds) -> None:
+    derive(wh, duck, "one", sql, {"taxi": bounds}, [mode])
+    for speed in (10, 20):
+        wh.table("taxi").insert(rows(*((hour, 1, speed) for hour in range(8))))
+        if speed == 10:
+            pass_over(wh, duck)
+    wh.table("taxi").flush()
+    table = wh._engine.table("one")
+    seen = []
+    for most in (1, 1, 1 << 29):
+        plan = table.do(PlanRefresh(most_bytes=most))
+        assert plan is not None and plan.mode.name == mode.name
+        seen.append((len(plan.partitions), plan.left))
+        if most == 1:
+            pass_over(wh, duck, "one", time=(plan.intervals[0][0], plan.intervals[0][0]))
+    assert seen == [(1, 7), (1, 6), (6, 0)]
+    pass_over(wh, duck)
+    check(wh, "one", sql)
+
+
+def test_new_rows_are_looked_for_and_not_held(wh: tw.Warehouse, duck: DuckCompute, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are so many that Spark reads them by tasks."""
+    monkeypatch.setattr(source_reading, "AT_ONCE", -1)
+    derive(wh, duck, "fast", SPED, {"taxi": Bounds()}, [ADDED])
+    taxi = wh.table("taxi")
+    taxi.insert(rows((0, 1, 10), (9, 1, 10)))
+    pass_over(wh, duck)
+    taxi.insert(rows((0, 2, 10), (9, 3, 10)))
+    taxi.flush()
+    plan = wh._engine.table("fast").do(PlanRefresh())
+    assert plan is not None and plan.mode == ADDED
+
+    def held() -> pa.Table:
+        raise AssertionError("all rows were read")
+
+    reading = RefreshReads(wh._engine)
+    source = replace(reading.source(plan.sources[0]), arrow=held)
+    assert reading.brings_rows(source)
+    assert not reading.brings_rows(replace(source, read=replace(source.read, after=source.read.upto)))
+    assert sorted(reading.new_keys(source.read, "plate").to_pylist()) == [2, 3]
+    assert pass_over(wh, duck)["fast"].mode == APPEND
+    check(wh, "fast", SPED)
 
 
 @pytest.mark.parametrize("plates", [3, MOST_KEYS + 500])

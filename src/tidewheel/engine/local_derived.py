@@ -32,6 +32,7 @@ from tidewheel.derive.lineage import (
 from tidewheel.errors import ConflictError
 from tidewheel.index.version import Version
 from tidewheel.model.derived import (
+    APPEND,
     KEYS,
     RECOMPUTE,
     Dependency,
@@ -51,6 +52,7 @@ from tidewheel.model.query import pair
 from tidewheel.model.schema import ColumnKey, is_exact_in_spark
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.touched_keys import MOST_KEYS, unpacked
+from tidewheel.write.layers import SMALL
 
 if TYPE_CHECKING:
     from tidewheel.engine.local_table import LocalTable
@@ -268,19 +270,30 @@ class LocalDerived:
     def _chosen(
         self, asked: PlanRefresh, way: _Way, alike: Sequence[StalePartition], views: Sequence[SourceView], versions: Sequence[Version]
     ) -> list[StalePartition]:
-        """As many as one set takes. New rows do not count, nor those of some keys: there are few."""
-        whole = [(view, version) for i, (view, version) in enumerate(zip(views, versions, strict=True)) if i not in way.few]
-        if not whole:
+        """As many as one set takes, by the bytes that it reads of sources; in incremental modes also by those that it reads of the table
+        itself and writes anew. Rows of some keys do not count where they are read for their keys: they are few."""
+        standing = alike[-1].standing
+        read = [
+            (view, version, standing[i] if i in way.few else None)
+            for i, (view, version) in enumerate(zip(views, versions, strict=True))
+            if i not in way.few or i in way.new
+        ]
+        partly = way.mode.name != RECOMPUTE
+        mine = self._table.version()
+        if len(way.few) == len(views) and _all_bytes(mine, 0) + sum(_all_bytes(v, after or 0) for _, v, after in read) <= asked.most_bytes:
             return list(alike)
         sizes = [0] * len(alike)
         total = 0
         for i in range(len(alike) - 1, -1, -1):  # the newest first, and no further than one set goes
             interval = self.division.interval(alike[i].start)
-            sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), None) for view, version in whole)
+            sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), after) for view, version, after in read)
+            if partly:
+                stored = _bytes_of(mine, [interval], None)
+                sizes[i] += min(stored, 2 * SMALL) if way.mode.name == APPEND else stored
             total += sizes[i]
             if total > asked.most_bytes:
                 break
-        return first_set(alike, sizes, asked.most_bytes, self.definition.apart)
+        return first_set(alike, sizes, asked.most_bytes, self.definition.apart and len(way.few) < len(views))
 
     # ---- what a commit asks and says --------------------------------------------------------------------
 
@@ -314,6 +327,13 @@ def _keys_after(known: Sequence[RefreshRecord], generation: int) -> pa.Array | N
         return None
     keys = pa.chunked_array(found).unique()
     return keys if len(keys) <= MOST_KEYS else None
+
+
+def _all_bytes(version: Version, after: int) -> int:
+    """Of the chunks with rows of generations after one."""
+    chunks = version.chunks
+    late = np.flatnonzero(chunks.matrix[: chunks.count, GENERATION_HI] > after)
+    return sum(chunks.holders[i].record.bytes for i in late.tolist())
 
 
 def _bytes_of(version: Version, times: Sequence[Interval], after: int | None) -> int:

@@ -207,7 +207,7 @@ class _Pass:
             check_values(rows, spec)
         else:
             sources = {read.table: reading.source(read) for read in plan.sources}
-            nothing = plan.mode.name in (APPEND, MERGE) and not _has_new_rows(sources)
+            nothing = plan.mode.name in (APPEND, MERGE) and not _has_new_rows(reading, sources)
             rows = self._computed(one, plan, spec, sources, nothing)
             check_values(rows, spec)
             if plan.mode.name == MERGE:
@@ -244,8 +244,8 @@ def _now() -> float:
 # ---- modes ------------------------------------------------------------------------------------------------
 
 
-def _has_new_rows(sources: dict[str, SourceRows]) -> bool:
-    return any(one.arrow().num_rows for one in sources.values() if one.read.after is not None)
+def _has_new_rows(reading: RefreshReads, sources: dict[str, SourceRows]) -> bool:
+    return any(reading.brings_rows(one) for one in sources.values() if one.read.after is not None)
 
 
 def _changed_keys(reading: RefreshReads, plan: RefreshPlan, engine: Engine) -> pa.Array:

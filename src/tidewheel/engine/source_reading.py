@@ -16,17 +16,22 @@ import pyarrow.compute as pc
 
 from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import RunQuery
-from tidewheel.engine.protocol import Engine
+from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import QueryError
 from tidewheel.model.derived import Definition, RefreshPlan, SourceRead
 from tidewheel.model.query import Query
 from tidewheel.model.schema import ColumnKey, Ip, TableSpec
+from tidewheel.model.touched_keys import MOST_KEYS
+from tidewheel.read.result import Result
 
 Intervals = Sequence[tuple[int, int]]
 
 MOST_QUERIES = 64
 """Queries that one reading is divided into: more intervals than that are read by their hulls, and cut to size here."""
 
+
+AT_ONCE = 64 << 20
+"""Stored bytes of a source that a refresh holds as one Arrow table. What is more is for a computer that reads it in parts."""
 
 KEY_BYTES = 100_000
 """Stored bytes that are read as a whole in about the time in which the rows of one key and one interval are found."""
@@ -64,10 +69,22 @@ class RefreshReads:
         return SourceRows(read, spec, arrow, None if keys is None else tuple(keys.to_pylist()), key, columns)
 
     def new_keys(self, read: SourceRead, column: str) -> pa.Array:
-        """The different values of a source's key among the rows that came; no other column is read."""
-        found = self._read(read, self._engine.table(read.table).spec, None, (column,))
-        self._rows += found.num_rows
-        return distinct(found, column)
+        """The different values of a source's key among the rows that came, or, if they are too many, some of them that are too many as
+        well. No other column is read, and a portion of the rows is held at a time."""
+        spec = self._engine.table(read.table).spec
+        keys = pa.array([], plain_type(spec.schema.field(column).type))
+        for some in self._portions(read, spec, column):
+            self._rows += some.num_rows
+            keys = pa.chunked_array([keys, distinct(some, column)]).unique()
+            if len(keys) > MOST_KEYS:
+                break
+        return keys
+
+    def brings_rows(self, rows: SourceRows) -> bool:
+        """Whether a source has any of these rows. Where they may be many, they are read no further than to the first."""
+        if rows.read.bytes <= AT_ONCE:
+            return bool(rows.arrow().num_rows)  # a computer takes the same
+        return any(some.num_rows for some in self._portions(rows.read, rows.spec, rows.spec.time.column))
 
     def stored(self, plan: RefreshPlan, keys: pa.Array | None) -> pa.Table:
         """The rows that a derived table has now in the intervals of a plan, all or of these keys, with its hidden columns."""
@@ -90,14 +107,18 @@ class RefreshReads:
         schema = spec.stored if hidden else spec.schema
         asked = None if columns is None else _with_needed(columns, read, spec, keys)
         for query in _queries(read, keys, asked):
-            try:
-                result = table.ask(RunQuery(replace(query, hidden=hidden)))
-            except QueryError as e:  # the questions are ours, and well-formed: only the generation can be wrong
-                raise SourceGone(str(e)) from e
+            result = _asked(table, replace(query, hidden=hidden))
             schema = result.schema
             batches += result.to_batches()
         found = _exact(pa.Table.from_batches(batches, schema), read, spec, keys)
         return found if columns is None else found.select(list(columns))
+
+    def _portions(self, read: SourceRead, spec: TableSpec, column: str) -> Iterator[pa.Table]:
+        """One column, at least, of the rows, as they are read."""
+        table = self._engine.table(read.table)
+        for query in _queries(read, None, _with_needed((column,), read, spec, None)):
+            for batch in _asked(table, query):
+                yield _exact(pa.Table.from_batches([batch]), read, spec, None)
 
     def _count(self, read: SourceRead) -> int:
         table = self._engine.table(read.table)
@@ -105,6 +126,13 @@ class RefreshReads:
             return sum(len(table.ask(RunQuery(query))) for query in _queries(read, None, [table.spec.time.column]))
         except QueryError:  # it can be read no more, but was
             return 0
+
+
+def _asked(table: TableEngine, query: Query) -> Result:
+    try:
+        return table.ask(RunQuery(query))
+    except QueryError as e:  # the questions are ours, and well-formed: only the generation can be wrong
+        raise SourceGone(str(e)) from e
 
 
 def _with_needed(columns: Sequence[str], read: SourceRead, spec: TableSpec, keys: pa.Array | None) -> list[str]:

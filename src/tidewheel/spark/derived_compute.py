@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.compute import SourceRows
+from tidewheel.engine.source_reading import AT_ONCE
 from tidewheel.errors import ConflictError, QueryError, SchemaError, SparkError
 from tidewheel.model.derived import PYTHON, Definition
 from tidewheel.model.schema import TableSpec
@@ -34,7 +35,7 @@ from tidewheel.spark.source import FORMAT, install
 from tidewheel.spark.spark_sessions import background_session, running_session, session_anew
 from tidewheel.spark.types import TRUNCATE, delivery, known_schema
 
-SMALL = 64 << 20
+SMALL = AT_ONCE
 """Stored bytes of a source that are handed to Spark as one Arrow table."""
 
 SHARE = 16 << 20
@@ -171,7 +172,7 @@ def session_for(spark: SparkSession | None) -> SparkSession:
 
 
 def _is_of_the_line(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, says that nobody answers any more. Py4J says of a call in which Java died only that it failed."""
+    """Whether an error, or what it came of, says that nobody answers. Py4J says of a call in which Java died only that it failed."""
     while error is not None:
         if isinstance(error, (ConnectionError, EOFError, Py4JError)) and not isinstance(error, Py4JJavaError):
             return True

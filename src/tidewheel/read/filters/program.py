@@ -288,7 +288,8 @@ def _wholes(values: pa.Array, type_: pa.DataType, stored: WholeColumn) -> list[i
     t = pa.types
     if values.type == type_ and (t.is_integer(type_) or t.is_timestamp(type_) or t.is_date32(type_)):
         plain = values if t.is_integer(type_) else values.view(pa.int32() if t.is_date32(type_) else pa.int64())
-        return np.unique(plain.to_numpy(zero_copy_only=False)).tolist()  # type: ignore[no-any-return]
+        known = plain.to_numpy(zero_copy_only=False) if plain.null_count else fixed(plain, plain.type.to_pandas_dtype())
+        return np.unique(known).tolist()  # type: ignore[no-any-return]
     found = set()
     for value in values:
         if (ends := ends_of(value, type_)) is None:
