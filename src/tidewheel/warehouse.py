@@ -89,7 +89,7 @@ class Warehouse:
         from tidewheel.engine.given_rows import create_with, schema_and_rows
 
         engine = self._live()
-        schema, rows = schema_and_rows(schema)
+        schema, rows = schema_and_rows(schema, time, key)
         spec = make_spec(name, schema, time=time, key=key, partition=partition)
         return Table(self._current, engine.create(spec, if_exists) if rows is None else create_with(engine, spec, rows, if_exists))
 

@@ -54,6 +54,12 @@ def check(described: TableDescription, all_rows: list[dict[str, Any]]) -> None:
             assert abs(column.distinct - distinct) <= 0.15 * distinct, column
 
 
+def test_at_the_prompt_it_is_what_is_printed(tmp_path: Path) -> None:
+    with tw.open(tmp_path / "wh") as wh:
+        described = wh.create_table("taxi", SCHEMA, time="ts", key="id").describe()
+    assert repr(described) == str(described) and repr(described).startswith("taxi: 0 rows\ncolumn")
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Any:
     with tw.open(tmp_path / "wh") as wh:

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 
 import tidewheel as tw
@@ -74,6 +76,54 @@ KINDS = {
     "polars": as_polars,
     "polars, lazy": lambda: as_polars().lazy(),
 }
+
+
+INDEXED: dict[str, Any] = {
+    "of times, named": lambda frame: frame.set_index("ts"),
+    "of times, without a name": lambda frame: frame.set_index("ts").rename_axis(None),
+    "of keys": lambda frame: frame.set_index("id"),
+    "of keys and times": lambda frame: frame.set_index(["id", "ts"]),
+    "of numbers, without a name": lambda frame: frame.set_index(frame["id"].to_numpy()),
+}
+
+
+@pytest.mark.parametrize("kind", INDEXED)
+def test_an_index_of_pandas_is_columns_where_they_lack(taxi: tw.Table, tmp_path: Path, kind: str) -> None:
+    frame = INDEXED[kind](as_pandas())
+    assert taxi.insert(frame).rows == 10 and everything(taxi) == ROWS
+    with tw.open(tmp_path / "other") as wh:
+        made = wh.create_table("taxi", frame, time="ts", key="id")
+        assert set(made.schema.names) == set(SCHEMA.names) and len(everything(made)) == 10
+
+
+def test_an_index_that_may_be_what_lacks_is_named(taxi: tw.Table) -> None:
+    for names in ([None, None], ["plate", "ts"]):
+        with pytest.raises(tw.InputError, match="has no column '(ts|id)'. Is it in the index"):
+            taxi.insert(as_pandas().set_index(["id", "ts"]).rename_axis(names))
+    with pytest.raises(tw.InputError, match="lacks column 'id'"):
+        taxi.insert(as_pandas().drop(columns="id"))
+
+
+MANY = {
+    "table": lambda many: many, "pandas": lambda many: pd.DataFrame(many.to_pandas()), "polars": pl.from_arrow,
+    "reader": lambda many: many.to_reader(), "dataset": pads.dataset, "dicts": lambda many: many.to_pylist(),
+    "iterator of dicts": lambda many: iter(many.to_pylist()), "stream": lambda many: iter(many.to_batches(max_chunksize=700)),
+    "frames": lambda many: [pd.DataFrame(many.slice(lo, 1500).to_pandas()) for lo in range(0, 6000, 1500)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*MANY, "ParquetFile"])
+def test_a_table_is_made_of_more_rows_than_one_insert_takes(tmp_path: Path, kind: str) -> None:
+    many = pa.Table.from_pylist([ROWS[i % 10] | {"id": i, "note": "n" * (i % 50)} for i in range(6000)], SCHEMA)
+    if kind == "ParquetFile":
+        pq.write_table(many, tmp_path / "a.parquet", row_group_size=1000)
+    with tw.open(tmp_path / "wh", settings=tw.Settings(max_batch_bytes=40_000)) as wh:
+        if kind == "ParquetFile":
+            with pq.ParquetFile(tmp_path / "a.parquet") as file:
+                made = wh.create_table("many", file, time="ts", key="id")
+        else:
+            made = wh.create_table("many", MANY[kind](many), time="ts", key="id")
+        assert made.query(order_by="id").to_arrow().select(SCHEMA.names).to_pylist() == many.to_pylist()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
+from sys import getsizeof
 from typing import Any
 
 import pyarrow as pa
@@ -12,20 +13,22 @@ import pyarrow as pa
 from tidewheel.engine.operations import DropTable, Insert
 from tidewheel.engine.protocol import Engine, TableEngine
 from tidewheel.errors import ExistsError, SchemaError, TidewheelError
-from tidewheel.model.schema import TableSpec
-from tidewheel.write.arrow_input import with_time_index
+from tidewheel.model.definition import time_name
+from tidewheel.model.schema import Epoch, TableSpec
+from tidewheel.write.arrow_input import InputColumns, to_batches, with_index
 
 _PART = 4
-"""An insert of a large Arrow table takes a part of what one may have: all of it is in memory twice while it is logged."""
+"""An insert of many rows takes a part of what one may have: all of it is in memory twice while it is logged."""
 
 
-def schema_and_rows(given: Any) -> tuple[Any, Any]:
-    """The schema of a new table, and its rows; None if it is a schema alone."""
+def schema_and_rows(given: Any, time: Any, key: Any) -> tuple[Any, Any]:
+    """The schema of a new table, and its rows; None if it is a schema alone. Its time and key may be an index of pandas."""
     kind = type(given).__module__.partition(".")[0]
     if isinstance(given, pa.Schema) or (hasattr(given, "__arrow_c_schema__") and not hasattr(given, "__arrow_c_stream__")):
         return given, None
     if kind == "pandas" and hasattr(given, "iloc") and hasattr(given, "columns"):
-        frame = with_time_index(given)
+        column = time_name(time) if isinstance(time, (str, Epoch)) else ""
+        frame = with_index(given, column, (column, *((key,) if isinstance(key, str) else getattr(key, "columns", ()))))
         try:
             return _plain(pa.Schema.from_pandas(frame, preserve_index=False)), frame
         except (pa.ArrowException, TypeError, ValueError) as e:
@@ -41,7 +44,7 @@ def schema_and_rows(given: Any) -> tuple[Any, Any]:
     if isinstance(given, (list, tuple)) and given and isinstance(given[0], Mapping):
         return _of_dicts(given), given
     if isinstance(given, (list, tuple, Iterator)) and not hasattr(given, "__arrow_c_stream__"):
-        return _of_steps(iter(given))
+        return _of_steps(iter(given), time, key)
     for name in ("schema_arrow", "projected_schema", "schema"):  # a ParquetFile; a scan; a table, batch, reader or dataset
         if isinstance(schema := getattr(given, name, None), pa.Schema):
             return _plain(schema), given
@@ -60,7 +63,7 @@ def create_with(engine: Engine, spec: TableSpec, rows: Any, if_exists: str) -> T
             raise
         return engine.create(spec, "open")
     try:
-        for part in _parts(rows, engine.settings.max_batch_bytes // _PART):
+        for part in _parts(rows, spec, engine.settings.max_batch_bytes // _PART):
             table.give(Insert(None, "error"), part)
     except BaseException:
         with suppress(TidewheelError):
@@ -69,14 +72,48 @@ def create_with(engine: Engine, spec: TableSpec, rows: Any, if_exists: str) -> T
     return table
 
 
-def _parts(rows: Any, most: int) -> Iterator[Any]:
+def _parts(rows: Any, spec: TableSpec, most: int) -> Iterator[Any]:
     """Nobody knows the table yet, so that its rows need not all come at once."""
-    if not isinstance(rows, pa.Table) or rows.nbytes <= most:
-        yield rows
+    if isinstance(rows, pa.Table):
+        step = max(1, min(rows.num_rows, rows.num_rows * most // max(1, rows.nbytes)))
+        yield from (rows.slice(start, step) for start in range(0, max(1, rows.num_rows), step))
         return
-    step = max(1, rows.num_rows * most // rows.nbytes)
-    for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
+    held: list[pa.RecordBatch | InputColumns] = []
+    size = 0
+    for part in to_batches(rows, spec):
+        many = part.num_rows if isinstance(part, pa.RecordBatch) else part.rows
+        step = max(1, min(many, many * most // max(1, _bytes(part))))
+        for start in range(0, many, step):
+            piece = part if step == many else _slice(part, start, step)
+            if held and size + _bytes(piece) > most:
+                yield _together(held)
+                held, size = [], 0
+            held.append(piece)
+            size += _bytes(piece)
+    if held:
+        yield _together(held)
+
+
+def _together(held: list[pa.RecordBatch | InputColumns]) -> Any:
+    """Some parts as the rows of one insert."""
+    batches = [part for part in held if isinstance(part, pa.RecordBatch)]
+    if len(batches) == len(held) and all(one.schema.equals(batches[0].schema, True) for one in batches):
+        return pa.Table.from_batches(batches)
+    return held[0] if len(held) == 1 else iter(held)
+
+
+def _bytes(part: pa.RecordBatch | InputColumns) -> int:
+    """About how many bytes some rows have."""
+    if isinstance(part, pa.RecordBatch):
+        return int(part.nbytes)
+    return sum(sum(map(getsizeof, column)) if isinstance(column, list) else column.nbytes for column in part.columns.values())
+
+
+def _slice(part: pa.RecordBatch | InputColumns, start: int, rows: int) -> pa.RecordBatch | InputColumns:
+    if isinstance(part, pa.RecordBatch):
+        return part.slice(start, rows)
+    end = min(part.rows, start + rows)
+    return InputColumns(end - start, {name: column[start:end] for name, column in part.columns.items()}, part.unreadable)
 
 
 def _of_dicts(rows: Any) -> pa.Schema:
@@ -90,7 +127,7 @@ def _of_dicts(rows: Any) -> pa.Schema:
     return _plain(pa.schema(fields))
 
 
-def _of_steps(steps: Iterator[Any]) -> tuple[Any, Any]:
+def _of_steps(steps: Iterator[Any], time: Any, key: Any) -> tuple[Any, Any]:
     """What is known of its first element is taken for all."""
     first = next(steps, None)
     if first is None:
@@ -100,7 +137,7 @@ def _of_steps(steps: Iterator[Any]) -> tuple[Any, Any]:
         return _of_dicts(some), chain(some, steps)
     if isinstance(first, (str, tuple)):
         raise SchemaError("a list of columns is no schema by itself: write pyarrow.schema([(name, type), …])")
-    schema, rows = schema_and_rows(first)
+    schema, rows = schema_and_rows(first, time, key)
     return schema, None if rows is None else chain([rows], steps)
 
 

@@ -43,6 +43,9 @@ class TableDescription:
         grid = ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
         return "\n".join([self._size(), *grid])
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         return html_grid(_HEAD, (), self._lines(), self._size(), (False, False, True, False, False, True))
 

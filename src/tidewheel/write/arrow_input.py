@@ -9,7 +9,7 @@ Neither pandas nor polars is imported: an object of theirs proves that they are 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -192,15 +192,25 @@ def _dicts(rows: list[Any] | tuple[Any, ...], spec: TableSpec) -> list[pa.Record
     return [InputColumns(len(rows), {str(name): [row.get(name) for row in rows] for name in names})]
 
 
-def with_time_index(frame: Any) -> Any:
-    """A DataFrame whose index of times, if it has a name, is a column like the others."""
-    name = frame.index.name
+def with_index(frame: Any, time: str, wanted: Sequence[str]) -> Any:
+    """A DataFrame with those parts of its index as columns that it lacks and that are `wanted`, and with an index of times in any case.
+
+    An index of times that has no name is the time.
+    """
+    names = list(frame.index.names)
     times = type(frame.index).__name__ == "DatetimeIndex"
-    return frame.reset_index() if times and name is not None and name not in frame.columns else frame
+    if times and names == [None] and time and time not in frame.columns:
+        return frame.rename_axis(index=time).reset_index()
+    taken = [name for name in names if name is not None and name not in frame.columns and (times or name in wanted)]
+    return frame.reset_index(level=taken) if taken else frame
 
 
 def _pandas(frame: Any, spec: TableSpec) -> list[pa.RecordBatch | InputColumns]:
-    frame = with_time_index(frame)
+    frame = with_index(frame, spec.time.column, spec.schema.names)
+    lacking = [name for name in (spec.time.column, *spec.key.columns) if name not in map(str, frame.columns)]
+    if lacking and type(frame.index).__name__ != "RangeIndex":
+        message = f"table {spec.name!r}: this DataFrame has no column {lacking[0]!r}. Is it in the index? Name it: frame.rename_axis(…)"
+        raise BadRowsError(message, table=spec.name, column=lacking[0])
     columns: dict[str, Any] = {}
     foreign: dict[str, pa.Array] = {}
     for i, name in enumerate(map(str, frame.columns)):
