@@ -118,7 +118,7 @@ def _aggregate(rng: random.Random) -> str:
             f"count(DISTINCT {column})",
             f"count(DISTINCT {rng.choice(WHOLES)} % 7)", f"{rng.choice(['bool_and', 'bool_or'])}(ok)", "sum(small)::BIGINT",
             "sum(i4)::DOUBLE",
-            f"{rng.choice(['stddev', 'var_pop', 'variance', 'stddev_pop'])}({rng.choice(['small', 'i1', 'u2', 'k'])})",
+            f"{rng.choice(['stddev', 'var_pop', 'variance', 'stddev_pop'])}({rng.choice(['small', 'i1', 'u2', 'k', 'u8', 'i8', 'u4'])})",
             f"{rng.choice(['first', 'last'])}({column} ORDER BY ts)", f"{rng.choice(['arg_min', 'arg_max'])}({column}, ts)",
             "sum(small * 3)", "max(hour(t))", "min(f8 / 4)",
         ]
