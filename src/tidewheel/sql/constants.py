@@ -154,7 +154,7 @@ def _nanoseconds(text: str, pattern: re.Pattern[str], digits: int) -> int:
 
 def _in_unit(nanos: int, type_: pa.DataType) -> int:
     """A time as a column has it. One between two of these, or beyond all of them, is DuckDB's to compare."""
-    value, rest = divmod(nanos, 10 ** (9 - _DIGITS[type_.unit]))
+    value, rest = divmod(nanos, int(10 ** (9 - _DIGITS[type_.unit])))
     if rest or abs(value) >= (1 << 63) - 1:  # the last one is no time but infinity
         raise NotDirectError("a constant is a time that the column cannot have")
     return value
