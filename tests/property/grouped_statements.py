@@ -410,20 +410,46 @@ class Maker:
             f"(sum(q) + {c}) / nullif(count(q), 0)", "sum(n)::DOUBLE / count(*)", "coalesce(max(t), '-') || count(*)",
             "sum(count(*)) OVER ()",
             "rank() OVER (ORDER BY count(*) DESC)", "count(*) FILTER (WHERE ok) / count(*)", "min(n) IS NULL", "-sum(n)",
-            "date_trunc('hour', max(us))",
+            "date_trunc('hour', max(us))", "sqrt(count(*))", "sum(n) / nullif(count(n), 0)", "sign(sum(n))", "isnan(max(f8))",
+            "concat_ws('-', count(*), max(t))", "strftime(max(us), '%Y-%m')", "pow(count(*), 2)", "length(max(t))", "mod(count(*), 3)",
         ]  # fmt: skip
         self.exactly = exactly
         return Item(self.shape.choice(forms))
 
-    def having(self) -> str:
-        c = self.whole_number(0, 12)
+    def having(self, keys: Sequence[Item], items: Sequence[Item]) -> str:
+        """Of what is selected and of what is not, of keys and of both."""
+        rng = self.shape
+        parts = [self.having_part(keys, items) for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
+        said = rng.choice([" AND ", " AND ", " OR "]).join(parts)
+        return f" HAVING NOT ({said})" if self.chance(0.1) else f" HAVING {said}"
+
+    def having_part(self, keys: Sequence[Item], items: Sequence[Item]) -> str:
+        rng, c = self.shape, self.whole_number(0, 12)
+        known = {named(column): column for column in self.kept.columns if column.kind != "nested"}
+        plain = [known[key.text] for key in keys if key.text in known]
+        counts = [item.name for item in items if item.name and item.text.lower().startswith("count(")]
+        if plain and self.chance(0.25):
+            column = rng.choice(plain)
+            sign = rng.choice(["=", "<>"] if column in self.kept.keys and not self.kept.ordered else SIGNS)
+            forms = [f"{named(column)} {sign} {self.constant(column)}", f"{named(column)} IS {rng.choice(['', 'NOT '])}NULL"]
+            return forms[0] if self.parameters is not None else rng.choice(forms)
+        if counts and self.chance(0.4):
+            return f"{rng.choice(counts)} {rng.choice(SIGNS)} {c}"
+        if self.chance(0.35):
+            column = self.any_column()
+            while column.kind in ("nested", "binary", "text") or column in self.kept.keys and not self.kept.ordered:
+                column = self.any_column()
+            end = f"{rng.choice(['min', 'max'])}({named(column)})"
+            if self.parameters is not None or self.chance(0.6):
+                return f"{end} {rng.choice(SIGNS)} {self.constant(column)}"
+            return f"{end} BETWEEN {self.interval(column)}"
         forms = [
-            f"count(*) > {c}", f"count(*) = {c}", f"sum(n) > {c}", "sum(n) IS NOT NULL", f"max(q) <= {c}",
-            f"count(*) > 1 AND min(n) < {c}", f"avg(sure) >= {c}",
-            "count(DISTINCT t) > 2", "max(t) LIKE 'a%'", "bool_or(ok)", f"NOT (count(n) > {c})", f"count(*) BETWEEN 2 AND {c}",
-            "min(f8) < 0",
+            f"count(*) > {c}", f"count(*) > {c}", f"count(*) = {c}", f"sum(n) > {c}", "sum(n) IS NOT NULL", f"max(q) <= {c}",
+            f"count(*) > 1 AND min(n) < {c}", f"avg(sure) >= {c}", f"{c} <= avg(sure)", f"sum(sure) IN ({c}, 20, 35)",
+            "count(DISTINCT t) > 2", "max(t) LIKE 'a%'", "bool_or(ok)", "bool_and(ok) IS NOT TRUE", f"NOT (count(n) > {c})",
+            f"count(*) BETWEEN 2 AND {c}", "min(f8) < 0", f"max(n) > {c}.5", f"sum(n) IS DISTINCT FROM {c}", f"avg(n) / 2 < {c}",
         ]  # fmt: skip
-        return f" HAVING {self.shape.choice(forms)}"
+        return rng.choice(forms)
 
     # ---- whole statements -----------------------------------------------------------------------------------
 
@@ -457,8 +483,8 @@ class Maker:
         text = f"SELECT {', '.join(item.said for item in items)} FROM {self.kept.name}{self.where()}"
         if groups:
             text += " GROUP BY " + self.group_by(keys, hidden)
-        if groups and self.chance(0.2):
-            text += self.having()
+        if groups and self.chance(0.3):
+            text += self.having(keys if hidden is None else [*keys, hidden], items)
         return self.ended(text, items, keys if hidden is None and groups else [], ending, single=not groups)
 
     def group_by(self, keys: list[Item], hidden: Item | None) -> str:

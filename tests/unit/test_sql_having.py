@@ -154,7 +154,7 @@ def test_what_duckdb_makes_of_groups_that_are_ours(beside: tuple[tw.Warehouse, A
             "its HAVING says what else GROUP BY ALL groups by",
         ),
         ("SELECT c, count(*) / 2 AS n FROM t GROUP BY ALL HAVING k = 3 OR n > 150", "its HAVING says what else GROUP BY ALL groups by"),
-        ("SELECT k, count(*) FROM t GROUP BY k HAVING count(*) > (SELECT 3)", "it has a parameter or a query beside its conditions"),
+        ("SELECT k, count(*) FROM t GROUP BY k HAVING count(*) > (SELECT 3)", "it has a parameter or a query beside its WHERE"),
     ],
 )
 def test_explain_says_why_the_groups_are_duckdbs(beside: tuple[tw.Warehouse, Any, Any], text: str, why: str) -> None:
@@ -179,6 +179,13 @@ def test_groups_of_statements_that_ask_the_time(beside: tuple[tw.Warehouse, Any,
     result, told = compare(beside, text)
     assert ours in told
     assert isinstance(result, DirectResult) or "over these groups" in ours and result.before
+
+
+def test_nothing_is_read_before_rows_are_asked_for(beside: tuple[tw.Warehouse, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it is known only once its conditions are sharpened, and has no row."""
+    monkeypatch.setattr(DirectResult, "_raw", lambda *_: pytest.fail("it was read"))
+    text = "SELECT k, count(*) AS n FROM t WHERE ts > now() + INTERVAL '1 hour' GROUP BY k"
+    assert isinstance(beside[0].sql(text), DirectResult)
 
 
 def test_explain_says_that_duckdb_filters(beside: tuple[tw.Warehouse, Any, Any]) -> None:

@@ -50,8 +50,8 @@ def answered(
 ) -> StatementResult:
     """`at`: what time it is for the statement. `before`: what else is answered before the statement that this one is a part of."""
     inputs.at = at if statement.tells_time else None
-    if (found := _summary(statement, inputs, values, limits, asking)) is not None:
-        return found
+    if (summary := _summary(statement, inputs, values, limits, asking)) is not None:
+        return summary
     whole = before is None
     if (short := _shortly(statement, inputs, values, limits, asking, whole)) is not None:
         return short
@@ -61,7 +61,8 @@ def answered(
     better = _sharpened(statement, inputs, values, first)
     if better is not statement:
         try:
-            result = _shortly(better, inputs, values, limits, asking, whole) or _long(better, inputs, values, limits, asking)
+            found = _shortly(better, inputs, values, limits, asking, whole)
+            result = _long(better, inputs, values, limits, asking) if found is None else found
             result.before = (*first.scans, *result.before) if whole else ()
             return result
         except QueryError:
@@ -126,11 +127,12 @@ def _groups(statement: Statement, inputs: Inputs, values: Parameters) -> tuple[P
         raise NotDirectError("it has a function that may take long")
     table = _only_table(statement, inputs)
     check_address_order(statement.node, inputs.tables, statement.original)
+    having = list(walk(statement.node.get("having")))
     try:
         rest = rest_of(statement.node, table.spec)
         return table, asked_of(rest.groups, table.spec, values), rest.text
     except NotDirectError:
-        if not statement.node.get("having"):
+        if not having or any(one.get("class") == "PARAMETER" for one in having):
             raise
     rest = rest_of(statement.node, table.spec, having=False)
     return table, asked_of(rest.groups, table.spec, values), rest.text

@@ -166,7 +166,7 @@ def _taken_apart(node: Node, spec: TableSpec) -> Rest:
         raise NotDirectError("it has several sets of groups")
     outside = [node.get(part) for part in ("select_list", "having", "qualify", "modifiers")]
     if any(one.get("class") in ("PARAMETER", "SUBQUERY", "LAMBDA") for one in walk(outside)):
-        raise NotDirectError("it has a parameter or a query beside its conditions")
+        raise NotDirectError("it has a parameter or a query beside its WHERE")
     parts = _Parts(node, spec, (source.get("alias") or source["table_name"]).lower())
     return parts.taken_apart()
 
@@ -196,7 +196,7 @@ class _Parts:
         items = [self._over(item) | {"alias": name} for item, name in zip(self._items, names.names, strict=True)]
         having, qualify = node.get("having"), node.get("qualify")
         condition = None if having is None else self._over(having)
-        for one in conjuncts(having):
+        for one in conjuncts(None if having is None else _without_aliases(having, node, self._spec)):
             if not any(aggregate_of(part, self._spec, self._alias) for part in walk(one)):
                 raise NotDirectError("a part of its HAVING names keys alone, and so bounds what DuckDB reads")
         modifiers = [self._ordered(one) for one in node.get("modifiers") or []]

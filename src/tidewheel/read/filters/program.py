@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidewheel.model.codes import fixed
 from tidewheel.model.conditions import Both, Comparison, Condition, Either, HasText, IsNull, Negation, OneOf, all_of, conjuncts
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import later
