@@ -221,29 +221,35 @@ class DerivedMachine(RuleBasedStateMachine):
             meddling.close()
 
     @precondition(lambda self: self.recipes)
-    @rule(base=st.sampled_from(BASES), full=st.booleans())
-    def refresh_of_another_time(self, base: str, full: bool) -> None:
+    @rule(full=st.booleans(), loaded=st.booleans())
+    def refresh_of_another_time(self, full: bool, loaded: bool) -> None:
         """Rows wait, and more of their hour come and come to rest while another time is computed; then there are some more."""
         self.pass_over(self.compute)
+        name = self.rng.choice(list(self.recipes))
+        base = self.rng.choice([source for source in self.recipes[name].sources if source in BASES] or BASES)
         lo = self.rng.randint(0, 4 * DAY)
-        self.bring(base, self.random_rows(4, lo, lo + HOUR))
+        other = (lo + 2 * DAY) % (4 * DAY)
+
+        def some(at: int) -> None:
+            self.bring(base, self.random_rows(2, at, at + HOUR // 4))
 
         def late(definition: Definition, sources: Mapping[str, SourceRows]) -> None:
             for one in sources.values():
                 one.arrow()
-            self.bring(base, self.random_rows(1, lo, lo + HOUR))
-            if self.rng.random() < 0.7:
-                self.flush(base)
-            else:
+            some(lo)
+            if loaded:
                 self.load(base, 3, False)
+            else:
+                self.flush(base)
 
+        some(lo)
+        some(other)
         meddling = DuckCompute(late)
-        other = self.rng.randint(0, 4 * DAY)
         try:
-            self.pass_over(meddling, [self.rng.choice(list(self.recipes))], full=full, time=(other, other + HOUR))
+            self.pass_over(meddling, [name], full=full, time=(other, other + HOUR // 4))
         finally:
             meddling.close()
-        self.bring(base, self.random_rows(1, lo, lo + HOUR))
+        some(lo)
         self.refresh_all()
 
     @rule()

@@ -16,7 +16,7 @@ from tidewheel.model.recovery import Recovery
 from tidewheel.model.schema import TableSpec
 from tidewheel.settings import Settings
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Counted up when anything that crosses the wire changes: these classes, or those of the model that they hold (see test_wire)."""
 
 PROGRESS = "progress"

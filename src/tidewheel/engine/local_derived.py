@@ -127,7 +127,8 @@ class LocalDerived:
             return None if born is None else self._table.engine.clock.wall(born)
         if (at := labels.first_after(generation)) is not None:
             return at
-        later = (one.began for one in self.contents.refreshes if one.vector[source][1] >= generation)
+        id_ = self.contents.dependencies[source].source_id
+        later = (one.began for one in self.contents.refreshes if dict(one.vector)[id_] >= generation)
         return min(float(labels.at[labels.changed > generation].min()), next(later, math.inf))
 
     def touched_since(self, generation: int) -> pa.Array | None:
