@@ -145,18 +145,18 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Added]:
 
 
 def test_what_comes_to_a_large_partition_is_written_beside_it(added: Added) -> None:
-    for turn in range(30):
+    for turn in range(20):
         added.insert(40, turn % 2, 1)
         assert added.refresh() == APPEND
         assert not Probe(added.wh.table("fast")).version.hidden, "a mask is left"
         assert added.chunks_of(turn % 2) <= 5, turn
     added.check()
-    assert sum(added.written[1:]) < 30 * 600 and min(added.written[1:]) < 80  # of 3,000 rows of each day, and more
+    assert sum(added.written[1:]) < 20 * 600 and min(added.written[1:]) < 80  # of 3,000 rows of each day, and more
     assert added.wh.table("fast").state().chunks <= 10
 
 
 def test_small_partitions_and_large_ones_at_once(added: Added) -> None:
-    for turn in range(12):
+    for turn in range(7):
         added.insert(50, 0, 5)  # days two to four are new, and small at first
         assert APPEND in added.refresh()
         added.check()
@@ -168,7 +168,7 @@ def test_small_partitions_and_large_ones_at_once(added: Added) -> None:
 
 
 def test_it_goes_on_after_deaths_and_in_copies(added: Added, tmp_path: Path) -> None:
-    for turn in range(8):
+    for turn in range(4):
         added.insert(40, 0, 1)
         added.refresh()
         if turn % 2:
