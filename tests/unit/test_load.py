@@ -420,6 +420,15 @@ def test_a_table_that_is_there_keeps_its_time_key_and_partition(wh: tw.Warehouse
     assert wh.load("taxi", files, time="ts", key="plate", partition="24 hours").rows == 1000
 
 
+def test_the_same_key_may_be_said_again(tmp_path: Path, files: Path) -> None:
+    (files / "a.csv").write_text("x,y,seen\n1.5,2.5,1767225600000\n")
+    (files / "b.csv").write_text("x,y,seen\n1.5,3.5,1767225600000\n")
+    how: dict[str, Any] = {"time": tw.epoch("seen", "ms"), "key": tw.zorder("x", "y", bounds=(0, 0, 10, 10)), "partition": "1 month"}
+    for name in ("a.csv", "b.csv"):
+        with tw.open(tmp_path / "wh") as wh:
+            assert wh.load("t", files / name, **how).rows == 1
+
+
 def test_a_file_of_no_bytes_is_loaded_when_it_has_some(wh: tw.Warehouse, files: Path) -> None:
     for name in ("a.csv", "b.jsonl"):
         (files / name).touch()
