@@ -238,6 +238,13 @@ MISTAKES: list[tuple[str, str]] = [
 ]
 
 
+HEADING = (
+    r"(\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: )?"
+    r"(\[\w+\] Failed [\w ]+: |An exception was thrown from the Python worker:\n)tidewheel\.errors\.\w+: "
+)
+"""What Spark says, always, before it says what a Python source said."""
+
+
 def typed(spark: Any, here: str, lines: list[Line] = FIRST, mistakes: list[tuple[str, str]] = MISTAKES) -> list[str]:
     """Type all of it; returns what went another way than it should, and leaves no table in Spark's catalog."""
     from pyspark.sql import functions as f
@@ -250,7 +257,7 @@ def typed(spark: Any, here: str, lines: list[Line] = FIRST, mistakes: list[tuple
         "spark": spark, "HERE": here, "WH": f"{here}/wh", "rides": pq.read_table(f"{here}/rides.parquet"), "elsewhere": elsewhere,
         "run": run, "f": f, "pa": pa, "pc": pc, "dt": dt, "UTC": dt.UTC, "tw": tw,
     }  # fmt: skip
-    wrong = type_lines(names, lines) + make_mistakes(names, mistakes)
+    wrong = type_lines(names, lines) + make_mistakes(names, mistakes, heading=HEADING)
     for table in spark.catalog.listTables():
         spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} {table.name}")
     return wrong

@@ -6,6 +6,7 @@ text has the sentence, and neither a traceback nor more lines than somebody read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,9 +29,15 @@ def type_lines(names: dict[str, Any], lines: Sequence[Line]) -> list[str]:
 
 
 def make_mistakes(
-    names: dict[str, Any], mistakes: Sequence[tuple[str, str]], errors: type[Exception] | tuple[type[Exception], ...] = Exception
+    names: dict[str, Any],
+    mistakes: Sequence[tuple[str, str]],
+    errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+    heading: str = "",
 ) -> list[str]:
-    """Make each mistake; returns those that were taken, or answered otherwise. Capital names in braces stand for their value in `names`."""
+    """Make each mistake; returns those that were taken, or answered otherwise. Capital names in braces stand for their value in `names`.
+
+    `heading`: a pattern of all that may stand before a sentence of ours, where another program hands it on.
+    """
     wrong = []
     for text, sentence in mistakes:
         for name in (name for name in names if name.isupper()):
@@ -41,6 +48,8 @@ def make_mistakes(
         except Exception as e:
             said = str(e)
             plainly = isinstance(e, errors) and "Traceback" not in said
-            if not plainly or sentence not in said or len(said.split("=== Streaming Query ===")[0].splitlines()) > LONGEST:
+            if heading and "tidewheel.errors" in said and not re.match(rf"{heading}[^\n]*{re.escape(sentence)}", said):
+                wrong.append(f"{text}\n    does not begin with {sentence}, but: {said[:2000]}")
+            elif not plainly or sentence not in said or len(said.split("=== Streaming Query ===")[0].splitlines()) > LONGEST:
                 wrong.append(f"{text}\n    said {type(e).__name__}: {said[:2000]}\n    not {sentence}")
     return wrong

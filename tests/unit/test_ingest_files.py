@@ -8,6 +8,7 @@ import io
 import json
 import tracemalloc
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 import fastavro
@@ -18,7 +19,7 @@ import pytest
 from tidewheel.ingest import csv_blocks, file_rows, json_lists
 from tidewheel.ingest import text_lines as text_lines_module
 from tidewheel.ingest.decode import decoder
-from tidewheel.ingest.row_maker import payload_text
+from tidewheel.ingest.row_maker import RowMaker, payload_text
 from tidewheel.ingest.rules import FILES, Rules
 from tidewheel.ingest.sample import Sample
 from tidewheel.ingest.text_lines import closed_quotes, text_lines
@@ -173,6 +174,17 @@ def test_bad_items_of_a_long_line_do_not_multiply_it(tmp_path: Path, name: str) 
         tracemalloc.stop()
     assert len(found[name]) == 1800 and len(letters) >= 200 and all(len(x.raw) < 1000 for x in letters)
     assert peak < 20 * len(line)
+
+
+def test_a_small_file_of_many_rows_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_bytes(CSV)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(CSV + b"3,2026-01-01,,\n" * 10_000))
+    monkeypatch.setattr(file_rows, "MOST_HELD", 10_000)
+    rules = Rules(FILES)
+    rows = file_rows.FileRows(RowMaker(SPEC, rules), rules)
+    held = [not isinstance(rows.read(str(path), path.stat().st_size), GeneratorType) for path in sorted(tmp_path.iterdir())]
+    assert held == [True, False]
+    assert [len(plates) for plates in read(tmp_path)[0].values()] == [2, 10_002]
 
 
 def test_a_line_without_end_is_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

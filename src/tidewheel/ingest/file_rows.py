@@ -40,6 +40,8 @@ GLOB = f"*.{{{','.join(FORMATS)}}}{{,{','.join('.' + c for c in CODECS)}}}"
 SOME_ROWS = 16_384
 BIG = 64 << 20
 """Bytes from which on a file is read twice, first to see whether it is whole, instead of being held in memory."""
+MOST_HELD = 4 * BIG
+"""Bytes of rows that are held; a compressed file may have many."""
 
 
 MANY_ROWS = 131_072
@@ -80,10 +82,15 @@ class FileRows:
     def read(self, path: str, length: int, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
         """The file's rows and dead letters, in batches with the hidden columns. It is this call that raises `Broken`, not its iterator."""
         try:
-            if length < BIG:
-                return iter(list(self._batches(path, content)))
-            for _ in self._batches(path, content):
-                pass
+            held: list[pa.RecordBatch] | None = [] if length < BIG else None
+            size = 0
+            for batch in self._batches(path, content):
+                if held is not None:
+                    held.append(batch)
+                    size += batch.nbytes
+                    held = held if size < MOST_HELD else None
+            if held is not None:
+                return iter(held)
         except pa.ArrowMemoryError as e:
             if length < BIG:  # it is damaged where it says how long something is
                 raise Broken(why(e)) from e

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidewheel.model.times import TimeAxis
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _YEAR_1000 = -30_610_224_000
+_CODES = re.compile("%[dmYyHMS]")
 _ISO = ("2026-01-01", "2026-01-01 00:00:00", "2026-01-01T00:00:00")
 Bad = npt.NDArray[np.bool_]
 
@@ -103,6 +105,11 @@ class TimeFormat:
         """Whether these are the times that the texts say. Arrow makes 2 March of 30 February, and 26 AD of the year 26."""
         if (first := pc.min(moments.view(pa.int64())).as_py()) is None or first < _YEAR_1000:
             return first is None
+        if not _CODES.sub("", self._format).count("%"):  # only these can have become the first days of a month, or seconds of a minute
+            odd = pc.less_equal(pc.day(moments), 3)
+            if "%S" in self._format:
+                odd = pc.or_(odd, pc.less_equal(pc.second(moments), 1))
+            values, moments = values.filter(odd), moments.filter(odd)
         shown = pc.strftime(moments, format=self._format)
         values = values.cast(shown.type)
         return bool(shown.equals(values) or _bare(shown).equals(_bare(values)))
