@@ -132,7 +132,7 @@ class Plain(Maker):
         return Item(rng.choice(forms))
 
 
-KINDS: Sequence[tuple[str, int]] = (("grouped", 11), ("distinct_rows", 2), ("rows", 3), ("last_rows", 2), ("around", 2))
+KINDS: Sequence[tuple[str, int]] = (("grouped", 11), ("within", 2), ("distinct_rows", 2), ("rows", 3), ("last_rows", 2), ("around", 2))
 
 
 def statement(shape: int, constants: int, tables: Sequence[Kept] = TABLES) -> Statement:

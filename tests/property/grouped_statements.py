@@ -493,6 +493,32 @@ class Maker:
         said = [self.shape.choice([key.text, key.text, str(key.number + 1), key.name or key.text]) for key in keys]
         return ", ".join(said + ([hidden.text] if hidden else []))
 
+    def within(self) -> Statement:
+        """Groups that are a part of a statement, which filters them by what they came to and by their keys."""
+        rng = self.shape
+        known = {named(column): column for column in self.kept.columns if column.kind != "nested"}
+        keys = [Item(text) for text in dict.fromkeys(self.group() for _ in range(rng.choice([1, 1, 2])))]
+        items = [*keys, Item("count(*)"), *(self.aggregate() for _ in range(rng.choice([0, 1, 2])))]
+        for number, item in enumerate(items):
+            item.name, item.number = f"c{number}", number
+        if rng.random() < 0.1:
+            items.append(Item(f"rank() OVER (ORDER BY count(*), {', '.join(key.text for key in keys)})", name="place", number=len(items)))
+        inner = f"SELECT {', '.join(item.said for item in items)} FROM {self.kept.name}{self.where()}"
+        inner += f" GROUP BY {', '.join(key.text for key in keys)}"
+        if self.chance(0.3):
+            inner += self.having(keys, [])
+        parts = [f"g.c{len(keys)} {rng.choice(SIGNS)} {self.whole_number(0, 12)}"]
+        column = known.get(keys[0].text)
+        if column is not None and self.chance(0.5):
+            sign = rng.choice(["=", "<>"] if column in self.kept.keys and not self.kept.ordered else SIGNS)
+            parts.append(f"g.c0 {sign} {self.constant(column)}")
+        if self.parameters is None and self.chance(0.3):
+            parts.append("g.c0 IS NOT NULL")
+        where = f" WHERE {rng.choice([' AND ', ' AND ', ' OR ']).join(parts)}"
+        text = f"WITH g AS ({inner}) SELECT * FROM g{where}" if self.chance(0.4) else f"SELECT g.* FROM ({inner}) AS g{where}"
+        loose, looser = (frozenset(item.number for item in items if item.loose == how) for how in (1, 2))
+        return self.statement(text, loose=loose, looser=looser)
+
     def distinct_rows(self) -> Statement:
         ending = Ending.at_random(self)
         items = self.named_items([Item(text) for text in dict.fromkeys(self.group() for _ in range(self.shape.choice([1, 1, 2, 3])))])

@@ -29,6 +29,7 @@ from tidewheel.sql.explain_direct import DirectExplainResult
 from tidewheel.sql.explain_statement import ExplainResult
 from tidewheel.sql.extra_bounds import narrowed
 from tidewheel.sql.frames import columns_of_frame
+from tidewheel.sql.groups_within import over, parts_of, with_parts
 from tidewheel.sql.parameters import Parameters, value_of
 from tidewheel.sql.rest_of_groups import NAME as NAME_OF_GROUPS
 from tidewheel.sql.rest_of_groups import is_grouped, rest_of
@@ -43,6 +44,9 @@ from tidewheel.sql.table_summary import NAME, rewritten, standing_for
 
 _MOST_ASKED = 8
 """Small queries that are answered before a statement."""
+
+_WORTH = 100_000
+"""Rows whose groups are made here if they are a part of a statement: of fewer, DuckDB makes them before a part of it is taken out."""
 
 
 def answered(
@@ -62,12 +66,12 @@ def answered(
     if better is not statement:
         try:
             found = _shortly(better, inputs, values, limits, asking, whole)
-            result = _long(better, inputs, values, limits, asking) if found is None else found
+            result = _long(better, inputs, values, limits, asking, whole) if found is None else found
             result.before = (*first.scans, *result.before) if whole else ()
             return result
         except QueryError:
             pass  # what is wrong is said of the statement as it was written
-    return _long(statement, inputs, values, limits, asking)
+    return _long(statement, inputs, values, limits, asking, whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +167,10 @@ def _only_table(statement: Statement, inputs: Inputs) -> PinnedTable:
     return table
 
 
-def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult:
+def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking, whole: bool) -> StatementResult:
     """The answer by DuckDB."""
+    if whole and (made := _with_groups(statement, inputs, values, limits, asking)) is not None:
+        return made
     _take_hints(statement, inputs, values)
     makes: Makes = partial(StatementReading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)
@@ -172,6 +178,71 @@ def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limi
         why = _why_not(statement, inputs, values, limits, asking)
         return ExplainResult(makes, inputs, limits, text, values, asking, statement.explain == "analyze", why)
     return SqlResult(makes, inputs, limits, text, values, asking)
+
+
+def _with_groups(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking) -> StatementResult | None:
+    """The answer by DuckDB, with the groups of parts of the statement that queries of single tables make; None if it has no such part."""
+    if not statement.bounded or not inputs.tables or len(values or ()) != len(_parameters_of(statement.node)):
+        return None
+    tables = {name.lower(): table for name, table in inputs.tables.items() if table.about >= _WORTH}
+    analyze = statement.explain == "analyze"
+    instead, groups, told = list[tuple[Node, Node]](), dict[str, DirectResult](), list[DirectExplainResult]()
+    for body, part in parts_of(statement.node, {name: table.spec for name, table in tables.items()}):
+        table = tables[part.table]
+        try:
+            asked = asked_of(part.groups, table.spec, _those(part.parameters, values))
+            made = DirectResult(inputs.root, table, asked, replace(limits, rows=NEVER), statement.original, asking)
+        except NotDirectError:
+            continue
+        if made.most_rows() < _WORTH:
+            continue
+        made.is_listed = False
+        name = f"{NAME_OF_GROUPS}{len(groups)}"
+        instead.append((body, over(part.body, name)))
+        groups[name] = made
+        told.append(DirectExplainResult(made, asked, statement.original, analyze, "they are a part of the statement"))
+        told[-1].is_listed = False
+    if not groups:
+        return None
+    node = with_parts(statement.node, instead)
+    named = {one["table_name"].lower() for one in walk(node) if one.get("type") == "BASE_TABLE"}
+    kept = {name: table for name, table in inputs.tables.items() if name.lower() in named}
+    asked_for = _Asker()
+    streams = {name: Streamed(made.schema, partial(made._batches, False, asked_for)) for name, made in groups.items()}
+    stands = Inputs(inputs.root, kept, {**inputs.others, **streams}, inputs.generations, inputs.frames)
+    stands.at = inputs.at
+    _take_hints(statement, stands, values)
+    makes = partial(StatementReading, database(limits.bytes))
+    text, given = Text(statement.original, text_of(node)), _those(_parameters_of(node), values)
+    if statement.explain:
+        why = "the groups of a part of it are there already"
+        return ExplainResult(makes, stands, limits, text, given, asking, analyze, why, told)
+    result = SqlResult(makes, stands, limits, text, given, asking)
+    asked_for.result = result
+    result.before = [scan for made in groups.values() for scan in made.scans]
+    return result
+
+
+class _Asker:
+    """Who reads the groups of parts: whoever reads the statement, and cancels it."""
+
+    result: SqlResult | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        return self.result is not None and self.result.cancelled
+
+
+def _parameters_of(node: Node) -> frozenset[str]:
+    return frozenset(one["identifier"] for one in walk(node) if one.get("class") == "PARAMETER")
+
+
+def _those(names: frozenset[str], values: Parameters) -> Parameters:
+    """Of the parameters those with these names."""
+    try:
+        return {name: value_of(name, values) for name in names} or None
+    except LookupError:
+        return values
 
 
 def _take_hints(statement: Statement, inputs: Inputs, values: Parameters) -> None:

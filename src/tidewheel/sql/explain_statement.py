@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -39,8 +39,9 @@ class ExplainResult(StatementResult):
         asking: Asking,
         analyze: bool,
         why: str,
+        groups: Sequence[StatementResult] = (),
     ) -> None:
-        """`why`: why it is DuckDB that answers it."""
+        """`why`: why it is DuckDB that answers it. `groups`: how those of its parts are made that are ours."""
         super().__init__(inputs.root, text.written)
         self.schema = SCHEMA
         self._makes = makes
@@ -49,6 +50,7 @@ class ExplainResult(StatementResult):
         self._text = text
         self._parameters = parameters
         self._analyze = analyze
+        self._groups = groups
         self._why = f"  filtered   {{}}\n  answered   by DuckDB, from the rows of this scan: {why}"
         self._made: pa.RecordBatch | None = None
         self._lock = threading.Lock()
@@ -82,7 +84,9 @@ class ExplainResult(StatementResult):
             scans = [TableScan(tables[name], columns, condition, narrow=narrow.get(name)) for name, columns, condition in found.scans]
         keys = [*(f"tidewheel: {scan.spec.name}" for scan in scans), "duckdb"]
         texts = [self._of_scan(scan, "Filter" in said) for scan in scans]
-        return pa.RecordBatch.from_arrays([pa.array(keys), pa.array([*texts, said])], schema=SCHEMA)
+        batches = [pa.RecordBatch.from_arrays([pa.array(keys), pa.array([*texts, said])], schema=SCHEMA)]
+        batches = [*(batch for one in self._groups for batch in one._batches(True)), *batches]
+        return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
     def _of_scan(self, scan: TableScan, filters: bool) -> str:
         """`filters`: DuckDB's plan does."""

@@ -54,9 +54,9 @@ def divided(node: Node) -> Node:
     having = node.get("having")
     if not having:
         return node
-    names = _plain_keys(node)
+    names = plain_keys(node)
     parts = having["children"] if having.get("type") == "CONJUNCTION_AND" else [having]
-    own = [one for one in parts if names and _is_of_rows(one, names)]
+    own = [one for one in parts if names and is_of_rows(one, names)]
     if not own:
         return node
     left = [one for one in parts if not any(one is other for other in own)]
@@ -72,13 +72,13 @@ def check_all_keys(node: Node) -> None:
     for item in node.get("select_list") or []:
         if item.get("class") == "COLUMN_REF":
             known |= {item["column_names"][-1].lower(), item["alias"].lower()}
-        elif not any(True for _ in _bare(item)):
+        elif not any(True for _ in bare_columns(item)):
             known.add(item["alias"].lower())
-    if any(one["column_names"][-1].lower() not in known for one in _bare(node["having"])):
+    if any(one["column_names"][-1].lower() not in known for one in bare_columns(node["having"])):
         raise NotDirectError("its HAVING says what else GROUP BY ALL groups by")
 
 
-def _bare(tree: Any) -> Iterator[Node]:
+def bare_columns(tree: Any) -> Iterator[Node]:
     """The columns that stand in no aggregate."""
     left = [tree]
     while left:
@@ -91,7 +91,7 @@ def _bare(tree: Any) -> Iterator[Node]:
             left += node.values()
 
 
-def _plain_keys(node: Node) -> frozenset[str]:
+def plain_keys(node: Node) -> frozenset[str]:
     """The names of columns that a SELECT groups by, without those that could mean something else of its answer."""
     items, groups = node.get("select_list") or [], node.get("group_expressions") or []
     if node.get("aggregate_handling") == "FORCE_AGGREGATES":
@@ -103,7 +103,8 @@ def _plain_keys(node: Node) -> frozenset[str]:
     return frozenset(names[-1].lower() for names in columns if names[-1].lower() not in aliases)
 
 
-def _is_of_rows(condition: Node, names: frozenset[str]) -> bool:
+def is_of_rows(condition: Node, names: frozenset[str]) -> bool:
+    """Whether a condition names nothing but these columns, and compares them only with constants or each other."""
     seen = list(walk(condition))
     columns = [one["column_names"] for one in seen if one.get("class") == "COLUMN_REF"]
     plain = all(one.get("class", "TYPE") in _PLAIN or is_search(one) for one in seen)

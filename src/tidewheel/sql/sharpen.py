@@ -56,10 +56,10 @@ class _Sharpening:
         if (ctes := (node.get("cte_map") or {}).get("map")) and (made := self._common(ctes, tables, depth)) is not ctes:
             changed["cte_map"] = node["cte_map"] | {"map": made}
         source, condition = node.get("from_table") or {}, node.get("where_clause")
-        inner = _is_inner(source)
+        inner = is_inner(source)
         scope = Scope(list(inside.relations(source)), frozenset(_merged(source)) if inner else frozenset())
         small = Small(inside, self._read)
-        joined = Joined(scope, small, [*conjuncts(condition), *_on(source)] if inner else [])
+        joined = Joined(scope, small, [*conjuncts(condition), *on_conditions(source)] if inner else [])
         finder = ImpliedFinder(
             scope, ConstantFolder(self._parameters, self._at, small.scalar, scope.knows), small.values, joined.values, small.exists
         )
@@ -131,12 +131,12 @@ class _Sharpening:
         return condition
 
 
-def _is_inner(source: Node) -> bool:
+def is_inner(source: Node) -> bool:
     """Whether every row of every table must satisfy the WHERE."""
     if source.get("type") != "JOIN":
         return True
     plain = source.get("join_type") == "INNER" and source.get("ref_type") in ("REGULAR", "CROSS", "NATURAL")
-    return plain and _is_inner(source["left"]) and _is_inner(source["right"])
+    return plain and is_inner(source["left"]) and is_inner(source["right"])
 
 
 def _merged(source: Node) -> Iterator[str]:
@@ -146,12 +146,12 @@ def _merged(source: Node) -> Iterator[str]:
         yield from _merged(source["right"])
 
 
-def _on(source: Node) -> Iterator[Node]:
+def on_conditions(source: Node) -> Iterator[Node]:
     """The conditions of joins."""
     if source.get("type") == "JOIN":
         yield from conjuncts(source.get("condition"))
-        yield from _on(source["left"])
-        yield from _on(source["right"])
+        yield from on_conditions(source["left"])
+        yield from on_conditions(source["right"])
 
 
 def _using(source: Node, finder: ImpliedFinder) -> list[Node]:
