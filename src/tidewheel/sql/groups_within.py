@@ -23,7 +23,7 @@ from tidewheel.sql.small import conjuncts
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InnerGroups:
     """A part of a statement, taken apart."""
 
     table: str
@@ -35,7 +35,7 @@ class Part:
     """Those that the groups take, by name or number."""
 
 
-def parts_of(node: Node, tables: Mapping[str, TableSpec]) -> Iterator[tuple[Node, Part]]:
+def parts_of(node: Node, tables: Mapping[str, TableSpec]) -> Iterator[tuple[Node, InnerGroups]]:
     """Each such part of a query, beside the node that it is instead of. `tables`: by their names in lower case."""
     if node.get("type") != "SELECT_NODE":
         return
@@ -80,7 +80,7 @@ def _body(leaf: Node, common: Mapping[str, Node]) -> tuple[Node | None, str]:
     return None, ""
 
 
-def _part(body: Node, table: str, spec: TableSpec) -> Part:
+def _part(body: Node, table: str, spec: TableSpec) -> InnerGroups:
     try:
         rest = rest_of(body, spec)
     except NotDirectError:
@@ -90,7 +90,7 @@ def _part(body: Node, table: str, spec: TableSpec) -> Part:
     tree: Any = tree_of(rest.text)
     asked = [rest.groups.where, None if rest.groups.grouped is None else rest.groups.grouped.having]
     names = frozenset(one["identifier"] for one in walk(asked) if one.get("class") == "PARAMETER")
-    return Part(table, rest.groups, tree["node"], names)
+    return InnerGroups(table, rest.groups, tree["node"], names)
 
 
 def _bounded(body: Node, alias: str, conditions: list[Node], alone: bool, inner: bool) -> Node:
