@@ -249,6 +249,20 @@ def test_times_beside_the_time_column_may_be_iso(wh: tw.Warehouse, files: Path, 
     assert table.rejects().to_arrow()["column"].to_pylist() == ["day"]
 
 
+def test_a_format_that_was_found_in_one_file_spoils_no_other(wh: tw.Warehouse, files: Path) -> None:
+    (files / "a.csv").write_text("ts,k\n1767225600,a\n")
+    (files / "b.csv").write_text("ts,k\n2026-01-01T00:00:00Z,b\n2026-01-01,c\nnoon,d\n")
+    (files / "c.jsonl").write_text('{"ts": "2026-01-01 00:00:00", "k": "e"}\n')
+    report = wh.load("new", files, time="ts", key="k")
+    assert [(file.rows, file.rejected) for file in report] == [(1, 0), (2, 1), (1, 0)]
+    wh.create_table("old", wh.table("new").schema, time="ts", key="k")
+    assert [(file.rows, file.rejected) for file in wh.load("old", files)] == [(1, 0), (2, 1), (1, 0)]
+    for table in ("new", "old"):
+        assert set(map(str, wh.table(table).query(columns=["ts"]).to_arrow()["ts"].to_pylist())) == {"2026-01-01 00:00:00+00:00"}
+    (files / "d.csv").write_text("ts,k\n2026-01-01,a\n")
+    assert wh.load("old", files / "d.csv", time_format="epoch-s").rejected == 1, "what was said holds"
+
+
 def test_a_table_made_of_epoch_times_has_its_dates(wh: tw.Warehouse, files: Path) -> None:
     (files / "a.csv").write_text(EPOCH_CSV)
     assert wh.load("t", files / "a.csv", time="ts", key="k").rows == 1

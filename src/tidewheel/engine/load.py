@@ -97,7 +97,8 @@ def _created(engine: Engine, request: LoadRequest, files: Sequence[str]) -> tupl
     except Broken as e:
         raise InputError(f"{shown(first)} cannot be read, so no table can be made from it: {e}") from e
     new = define(request.table, sample, {}, time=request.time, key=request.key, partition=request.partition, time_format=rules.time_format)
-    return engine.create(new.spec, "error"), replace(rules, time_format=new.time_format), new.notes
+    rules = replace(rules, time_format=new.time_format, time_format_found=not rules.time_format)
+    return engine.create(new.spec, "error"), rules, new.notes
 
 
 def _check_same(request: LoadRequest, spec: TableSpec) -> None:
@@ -131,7 +132,8 @@ def _with_times(rules: Rules, files: Sequence[str], spec: TableSpec) -> Rules:
             if named(file, rules.payload)[0] not in ("csv", "tsv"):
                 continue
             values = Sample.of_file(file, None, rules).values.get(spec.time.column, [])
-            return replace(rules, time_format=f"epoch-{type_.unit}") if pa.types.is_integer(type_of_texts(values)) else rules
+            epoch = f"epoch-{type_.unit}"
+            return replace(rules, time_format=epoch, time_format_found=True) if pa.types.is_integer(type_of_texts(values)) else rules
     return rules
 
 

@@ -54,8 +54,10 @@ class RowMaker:
         if rules.time_format:
             self._times = {f.name: TimeFormat(rules.time_format, unit) for f in self.wanted if (unit := _time_unit(f, spec))}
         self._format = rules.time_format
+        # beside a time whose format was said there may be times that need none; and anywhere, if nobody said it
+        self._iso = {name for name, f in self._times.items() if not f.is_like_iso and (name != spec.time.column or rules.time_format_found)}
         whole = rules.time_format in EPOCHS
-        self.timed = {name: pa.int64() if whole and name == spec.time.column else pa.string() for name in self._times}
+        self.timed = {name: pa.int64() if whole and name not in self._iso else pa.string() for name in self._times}
         """Columns whose times have a declared format, and the types that CSV is read as for them."""
 
     def make(self, parsed: Parsed, records: Records) -> tuple[list[pa.RecordBatch], list[DeadLetter]]:
@@ -97,7 +99,7 @@ class RowMaker:
             return rows, np.arange(n), []
         bad: dict[int, Bad] = {}
         for name, format_ in self._times.items():
-            iso = name != self.spec.time.column and not format_.is_like_iso  # beside the time there may be times that need no format
+            iso = name in self._iso
             for i, value in self._convert(rows, name, format_, iso) if isinstance(rows, list) else ():
                 bad.setdefault(i, (i, name, f"{value!r} does not have the time format {self._format}", ""))
             if not isinstance(rows, list):

@@ -35,6 +35,8 @@ class Rules:
     """CSV fields that mean: no value."""
     avro_schema: str = ""
     """The schema of Avro messages that do not bring their own."""
+    time_format_found: bool = False
+    """Nobody said the format, it was concluded from some records: others may have ISO times."""
 
     def __post_init__(self) -> None:
         choice("payload", self.payload, ("", *PAYLOADS, "parquet"))
