@@ -129,6 +129,8 @@ def test_other_conditions_are_more_than_a_box_of_whole_numbers(where: str) -> No
         "SELECT k FROM t WHERE d > 0.5 ORDER BY d DESC NULLS FIRST, 1 LIMIT 10 OFFSET 5", "SELECT DISTINCT s, k FROM t ORDER BY 2 LIMIT 7",
         "SELECT date_trunc('minute', ts) AS m, k % 5, avg(d) FROM t WHERE s = 'minute' GROUP BY m, 2 ORDER BY 3 DESC LIMIT 5",
         "SELECT time_bucket(INTERVAL '5 minutes', ts), count(*) FROM t WHERE k > 5 GROUP BY 1",
+        "SELECT s, count(*) AS n FROM t WHERE k > 5 GROUP BY s HAVING count(*) > 5 AND NOT max(d) < 2.5 AND n IN (5, 6) LIMIT 5",
+        "SELECT k % 5 AS m, sum(k * 5) FROM t GROUP BY m HAVING sum(k * 5) BETWEEN 5 AND 7 OR min(ts) > '2026-01-01' OR m = 5",
         "SELECT * FROM t WHERE s LIKE 'dev-%' AND s NOT LIKE '%-7'", "SELECT count(*) FROM t WHERE starts_with(s, 'a') OR contains(s, 'b')",
     ],
 )  # fmt: skip
@@ -167,6 +169,10 @@ def test_new_constants_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "SELECT date_trunc('hour', ts) AS h, count(*) FROM t WHERE s = 'hour' GROUP BY h ORDER BY 1 LIMIT 1",
             "SELECT date_trunc('hour', ts) AS h, count(*) FROM t WHERE s = 'x' GROUP BY h ORDER BY 1 LIMIT 2",
+        ),
+        (
+            "SELECT k % 5 AS m, count(*) FROM t GROUP BY m HAVING count(*) > 5 AND max(ts) = '2026-01-01' OR sum(d) < 5.5",
+            "SELECT k % 5 AS m, count(*) FROM t GROUP BY m HAVING count(*) > 9 AND max(ts) = '2026-01-01' OR sum(d) < 0.25",
         ),
     ],
 )
