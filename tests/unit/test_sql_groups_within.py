@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,6 +129,15 @@ def test_groups_of_few_rows_are_left_to_duckdb(beside: tuple[tw.Warehouse, Any, 
 def test_the_wrong_number_of_parameters_is_told(beside: tuple[tw.Warehouse, Any, Any], values: Any) -> None:
     with pytest.raises(tw.QueryError, match=r"(?i)parameter"):
         beside[0].sql("SELECT * FROM (SELECT k, count(*) AS n FROM t WHERE i > ? GROUP BY k) WHERE n > 3", values).to_arrow()
+
+
+@pytest.mark.parametrize("text", [f"SELECT * FROM ({G}) WHERE n > 3", "SELECT k, avg(q) / 2 FROM t GROUP BY k"])
+def test_a_result_that_nobody_reads_is_let_go_of(beside: tuple[tw.Warehouse, Any, Any], text: str) -> None:
+    result = beside[0].sql(text)
+    seen = weakref.ref(result)
+    del result
+    gc.collect()
+    assert seen() is None
 
 
 def test_limits_and_cancelling(beside: tuple[tw.Warehouse, Any, Any]) -> None:

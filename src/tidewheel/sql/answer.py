@@ -14,7 +14,7 @@ from tidewheel.engine.protocol import PinnedTable
 from tidewheel.errors import QueryError
 from tidewheel.model.dataclass import dataclass
 from tidewheel.model.loading import pc
-from tidewheel.read.limits import NEVER, Limits
+from tidewheel.read.limits import NEVER, Cancellable, Limits
 from tidewheel.read.pinned import PinnedVersion
 from tidewheel.sql.address_order import check_address_order
 from tidewheel.sql.apart_reading import ApartReading
@@ -116,11 +116,13 @@ def _over_groups(statement: Statement, inputs: Inputs, limits: Limits, asking: A
     """The answer by DuckDB, over groups that a query of one table makes."""
     made = way.made
     made.is_listed = False
-    groups = Streamed(made.schema, lambda: made._batches(False, result))
+    reader = _Reader()
+    groups = Streamed(made.schema, partial(made._batches, False, reader))
     stands = Inputs(inputs.root, {}, {NAME_OF_GROUPS: groups}, inputs.generations)
     stands.at = inputs.at
     makes = partial(StatementReading, database(limits.bytes))
     result = SqlResult(makes, stands, limits, Text(statement.original, way.rest), None, asking)
+    reader.life = result.life
     result.before = made.scans
     return result
 
@@ -207,8 +209,8 @@ def _with_groups(statement: Statement, inputs: Inputs, values: Parameters, limit
     node = with_parts(statement.node, instead)
     named = {one["table_name"].lower() for one in walk(node) if one.get("type") == "BASE_TABLE"}
     kept = {name: table for name, table in inputs.tables.items() if name.lower() in named}
-    asked_for = _Asker()
-    streams = {name: Streamed(made.schema, partial(made._batches, False, asked_for)) for name, made in groups.items()}
+    reader = _Reader()
+    streams = {name: Streamed(made.schema, partial(made._batches, False, reader)) for name, made in groups.items()}
     stands = Inputs(inputs.root, kept, {**inputs.others, **streams}, inputs.generations, inputs.frames)
     stands.at = inputs.at
     _take_hints(statement, stands, values)
@@ -218,19 +220,19 @@ def _with_groups(statement: Statement, inputs: Inputs, values: Parameters, limit
         why = "the groups of a part of it are there already"
         return ExplainResult(makes, stands, limits, text, given, asking, analyze, why, told)
     result = SqlResult(makes, stands, limits, text, given, asking)
-    asked_for.result = result
+    reader.life = result.life
     result.before = [scan for made in groups.values() for scan in made.scans]
     return result
 
 
-class _Asker:
-    """Who reads the groups of parts: whoever reads the statement, and cancels it."""
+class _Reader:
+    """Whoever reads groups, and cancels that: the life of a result, and not the result itself, which holds the groups."""
 
-    result: SqlResult | None = None
+    life: Cancellable | None = None
 
     @property
     def cancelled(self) -> bool:
-        return self.result is not None and self.result.cancelled
+        return self.life is not None and self.life.cancelled
 
 
 def _parameters_of(node: Node) -> frozenset[str]:

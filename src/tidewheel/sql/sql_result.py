@@ -55,7 +55,7 @@ class SqlResult(StatementResult):
     def __init__(self, makes: Makes, inputs: Inputs, limits: Limits, text: Text, parameters: Parameters, asking: Asking) -> None:
         """`makes` a reading, each time that it is read."""
         super().__init__(inputs.root, text.written)
-        self._life = _Life()
+        self.life = _Life()
         self._makes = makes
         self._inputs = inputs
         self._limits = limits
@@ -67,7 +67,7 @@ class SqlResult(StatementResult):
         self._readings: set[StatementReading | ApartReading] = set()
         self._used = asking.used
         self._ready: _Run | None = None
-        self._ready = self._bind(self._life)
+        self._ready = self._bind(self.life)
         asking.started = self._ready.reading.started
         _all.add(self)
         if isinstance(self._ready.reading, ApartReading):
@@ -93,7 +93,7 @@ class SqlResult(StatementResult):
         if of is None:
             with self._lock:
                 run, self._ready = self._ready, None
-        run = run or self._bind(self._life if of is None else of)
+        run = run or self._bind(self.life if of is None else of)
         try:
             if not run.begun:
                 self._schema = run.reading.begin()
@@ -125,7 +125,7 @@ class SqlResult(StatementResult):
 
     def _batches(self, whole: bool, of: Cancellable | None = None) -> Iterator[pa.RecordBatch]:
         began, spent, rows, size = perf_counter(), 0.0, 0, 0
-        watch = Watch(Limits(NEVER, self._limits.rows, self._limits.bytes), self._life if of is None else of)
+        watch = Watch(Limits(NEVER, self._limits.rows, self._limits.bytes), self.life if of is None else of)
         reading: StatementReading | ApartReading | None = None
         with self._in_system_queries():
             try:
@@ -179,10 +179,10 @@ class SqlResult(StatementResult):
 
     @property
     def cancelled(self) -> bool:  # type: ignore[override]
-        return self._life.cancelled
+        return self.life.cancelled
 
     def cancel(self) -> None:
-        self._life.cancelled = True
+        self.life.cancelled = True
         with self._lock:
             readings = list(self._readings)
         for reading in readings:
