@@ -90,6 +90,7 @@ class Stub:
     failing: Exception | None = None
     mapped: object = True
     rows: int = ROWS
+    bytes: int = 1 << 20
     asked: list[int] = field(default_factory=list)
 
     @property
@@ -129,7 +130,7 @@ def test_chunks_that_leave_are_not_held() -> None:
 
 
 def test_of_too_many_the_oldest_are_left_out() -> None:
-    stubs, waiting = [Stub(1) for _ in range(ahead.MOST + 5)], Ahead()
+    stubs, waiting = [Stub(1, bytes=1 << 28) for _ in range(9)], Ahead()
     waiting.add(stubs)  # type: ignore[arg-type]
     while waiting:
         waiting.step()

@@ -43,6 +43,9 @@ MakeChunk = Callable[[ChunkRecord, TableSpec, Shape, KeyCoder], ChunkLike]
 MOST = 256
 """Tables that are committed together. Whoever drops a table, or copies a warehouse, waits for that long."""
 
+_PAUSE = 0.001
+"""Seconds between two columns that are verified: callers that wait for the lock meanwhile get it."""
+
 
 @dataclass(slots=True)
 class _Step:
@@ -184,7 +187,7 @@ class Committer:
             except Empty:
                 with self._committing:  # a caller that waits until nothing is under way finds no chunk held here
                     self._ahead.step()
-                time.sleep(0)  # other threads get the interpreter
+            time.sleep(_PAUSE)
         return self._take(wait=True)
 
     def _take(self, wait: bool) -> Pending | None:
@@ -328,7 +331,8 @@ class Committer:
         for chunk in change.add:
             with suppress(TidewheelError):  # which the first query that needs the chunk is told
                 chunk.enter(displace=False)  # here, so that no query has to wait for it
-        self._ahead.add(change.add)
+        if step.written.job is not None or step.written.refresh is not None:  # else they may have been written elsewhere
+            self._ahead.add(change.add)
 
     # ---- what others commit -----------------------------------------------------------------------------
 
