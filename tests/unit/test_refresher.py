@@ -356,6 +356,17 @@ def test_a_table_that_grows_by_a_partition_at_a_time_does_not_fall_to_pieces(wh:
 # ---- others at the same time ----------------------------------------------------------------------------------
 
 
+def test_nor_does_one_whose_rows_are_divided_among_servers(tmp_path: Path, duck: DuckCompute) -> None:
+    with tw.open(tmp_path / "wh2", settings=tw.Settings(indexing_servers=2)) as wh:
+        wh.create_table("taxi", SCHEMA, time="ts", key="plate")
+        derive(wh, duck, "hourly", HOURLY, {"taxi": HOUR})
+        for hour in range(12):
+            wh.table("taxi").insert(rows((hour, 1, hour), (hour + 0.5, 1 << 40, hour), (hour + 0.6, 2, hour)))
+            pass_over(wh, duck)
+        assert wh.table("hourly").state().chunks <= 4
+        check(wh, "hourly", HOURLY)
+
+
 def test_late_rows_during_a_refresh_are_for_the_next(wh: tw.Warehouse) -> None:
     late = [(0.5, 1, 100)]
     duck = DuckCompute(lambda *_: wh.table("taxi").insert(rows(late.pop())) if late else None)

@@ -116,7 +116,7 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int, d
     """
     regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
     sizes = np.array([chunk.record.bytes for chunk in chunks], np.int64)
-    small = (sizes < CHUNK_BYTES // 2) & ~_shared(regions, divided)
+    small = _with_layers(regions, sizes, divided) < CHUNK_BYTES // 2
     spans = inside
     while True:
         met = np.zeros(len(regions), np.bool_)
@@ -132,11 +132,14 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int, d
         spans = wider
 
 
-def _shared(regions: npt.NDArray[np.int64], divided: Partitions) -> npt.NDArray[np.bool_]:
-    """Which chunks share a partition with another one, as its layers do (layers.py): these stay among themselves."""
+def _with_layers(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], divided: Partitions) -> npt.NDArray[np.int64]:
+    """The bytes of each chunk; of those of one partition, all bytes of such chunks: layers (layers.py) stay among themselves."""
     opening, closing = divided.numbers(regions[:, 0]), divided.numbers(regions[:, 1])
-    earlier, ended = np.searchsorted(np.sort(opening), closing, side="right"), np.searchsorted(np.sort(closing), opening)
-    return np.asarray(earlier - ended > 1)
+    alone = np.flatnonzero(opening == closing)
+    _, of = np.unique(opening[alone], return_inverse=True)
+    found = sizes.copy()
+    found[alone] = np.bincount(of, sizes[alone])[of]
+    return found
 
 
 def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
