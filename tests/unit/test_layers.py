@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,12 @@ from tidewheel.engine import refresh_commit
 from tidewheel.engine.operations import CreateDerived
 from tidewheel.engine.refresher import refresh
 from tidewheel.errors import ConflictError
+from tidewheel.index.hidden import Hidden
+from tidewheel.index.version import Change
 from tidewheel.model.derived import APPEND, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.partitions import Widths
 from tidewheel.model.pieces import TMAX, TMIN
+from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.duck_compute import DuckCompute
@@ -209,6 +212,16 @@ def tw_query(**how: Any) -> Any:
     from tidewheel.model.query import Query
 
     return Query(**how)
+
+
+def test_masks_that_only_leaving_chunks_needed_are_looked_for_again(added: Added) -> None:
+    """Also where this commit looked for such masks everywhere: then these chunks were still there."""
+    commits = cast(Any, engine_of(added.wh)).commits
+    publisher = SimpleNamespace(untidy=True, version=SimpleNamespace(hidden=Hidden([MaskRecord(0, 1, 1, "refresh")]), generation=9))
+    change = commits._without(publisher, Change(everywhere=True), frozenset({"one"}))
+    assert publisher.untidy and not change.everywhere and change.remove == {"one"} and change.horizon == 9
+    with pytest.raises(AssertionError, match="a generation of their own"):
+        commits.load(publisher, [], (), None, leaving=frozenset({"one"}))
 
 
 def test_a_backup_lets_no_chunk_go(added: Added) -> None:
