@@ -70,8 +70,8 @@ class Patch:
 def spots_of(version: Version, spec: TableSpec, shape: Shape, keys: pa.Array, times: Sequence[tuple[int, int]]) -> list[Spot] | None:
     """The chunks that rows of these closed intervals of time belong to, in that order, each with its rows of these keys, at all times.
 
-    None if they cannot be patched: one shares a partition with another chunk, masks hide a part of the table, or there are types that kernels
-    do not know.
+    None if they cannot be patched: one shares a partition with another chunk, masks hide a part of the table, or there are
+    types that kernels do not know.
     All that is looked at is verified: what is copied from here has new checksums.
     """
     chunks = version.chunks
