@@ -15,8 +15,8 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.derive.bounds import Bounds
-from tidewheel.engine import refresh_commit
-from tidewheel.engine.operations import CreateDerived
+from tidewheel.engine import local_derived, refresh_commit
+from tidewheel.engine.operations import CreateDerived, PlanRefresh
 from tidewheel.engine.refresher import refresh
 from tidewheel.errors import ConflictError
 from tidewheel.index.hidden import Hidden
@@ -168,6 +168,21 @@ def test_small_partitions_and_large_ones_at_once(added: Added) -> None:
     added.insert(10, 4.99, 0.02)
     added.refresh()
     added.check()
+
+
+def test_only_of_large_partitions_little_is_counted(added: Added, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are read and written as a whole, and a set of partitions is only so large."""
+    added.insert(200, 2, 3)
+    added.refresh()
+    added.insert(50, 0, 5)
+    added.wh.table("taxi").flush()
+    monkeypatch.setattr(local_derived, "BESIDE", 0)
+    fast: Any = engine_of(added.wh).table("fast")
+    (new,) = (one.bytes for one in fast.do(PlanRefresh()).sources)
+    small = min(Probe(added.wh.table("fast")).version.chunks, key=lambda one: one.record.bytes).record
+    assert small.bytes > new and len(small.partitions) == 3
+    assert len(fast.do(PlanRefresh(most_bytes=new + small.bytes + 9)).partitions) == 5
+    assert len(fast.do(PlanRefresh(most_bytes=small.bytes)).partitions) < 3
 
 
 def test_it_goes_on_after_deaths_and_in_copies(added: Added, tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ from tidewheel.model.pieces import TMAX, TMIN
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.write.bulk_loads import trees_of
 from tidewheel.write.flush import WRITERS, Flusher
+from tidewheel.write.layers import SMALL
 from tidewheel.write.patches import Patch, write_patch
 from tidewheel.write.pending import Refresh, remove
 from tidewheel.write.publish import Publisher, Reservation
 
-CHUNK_BYTES = 4 << 20
-"""Of a derived chunk, about: smaller than others, because a refresh writes it anew for every partition in it."""
+CHUNK_BYTES = 2 * SMALL
+"""Of a derived chunk, about: smaller than others, because a refresh writes it anew for every partition in it. Chunks of less than half of
+that are joined with their neighbours, but for those of partitions that get layers."""
 
 KEPT_BYTES = 64 << 20
 """Of chunks that have rows beside those of a refresh, and are written anew with it. More are only masked."""
