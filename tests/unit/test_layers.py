@@ -223,6 +223,13 @@ def test_rows_read_at_an_earlier_generation_are_those_of_then_or_an_error(added:
             assert in_order(probe.query(tw_query(upto=before)).to_arrow()) == rows, turn
 
 
+def test_rows_outside_of_all_spans_are_not_lost_in_silence(added: Added) -> None:
+    table: Any = engine_of(added.wh).table("fast")
+    rows, reserved = added.wh.table("fast").query(limit=7).to_arrow(), SimpleNamespace(generation=99, handed_over=False)
+    with pytest.raises(AssertionError, match="0 rows of 7 lie"):
+        refreshes.exchange(table.publisher, table.engine.flusher, rows, [(0, 9)], cast(Any, reserved), cast(Any, None))
+
+
 def tw_query(**how: Any) -> Any:
     from tidewheel.model.query import Query
 

@@ -120,7 +120,7 @@ class LocalDerived:
 
     def _changed_since(self, source: int, generation: int) -> float | None:
         """When the first change of a source after a generation came. Where that is not known, because it was before this owner began, when
-        the refresh began that read this generation: until then there was none."""
+        the refresh began that read this generation: until its pass took the cut there was none."""
         table = self._table.engine.table(self.sources[source])
         trees, labels = table.version().trees, table.labels()  # in this order: rows that leave the one are in the other
         if labels.last <= generation:

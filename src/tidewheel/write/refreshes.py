@@ -50,11 +50,15 @@ def exchange(
     """Commit a refresh: these rows take the place of all rows in the spans. Those that lie `beside` them, in whole partitions, come to what
     is there, but for the chunks that leave."""
     records: list[ChunkRecord] = []
+    written = 0
     try:
         for part in portions(rows, [*spans, *beside], publisher.spec.time.column, publisher.spec.partitions):
             placed = [one for batch in part.to_batches() for one in publisher.place(batch)]
             for view in trees_of(placed, publisher.shape, reserved.generation):
                 records += flusher.write(publisher, view)
+            written += part.num_rows
+        if written != rows.num_rows:
+            raise AssertionError(f"{written} rows of {rows.num_rows} lie in one of the spans; nothing was changed")
         masks = tuple(MaskRecord(lo, hi, reserved.generation - 1, REASON) for lo, hi in spans)
         flusher.commits.load(publisher, records, masks, reserved, refresh=refresh, leaving=leaving)
     except BaseException:
@@ -147,7 +151,7 @@ def _with_layers(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], d
 def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The nearest chunk before the spans and the nearest after them, if they are small: from there to the spans.
 
-    The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own, for ever.
+    The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own.
     """
     before, after = np.flatnonzero(regions[:, 1] < spans[0][0]), np.flatnonzero(regions[:, 0] > spans[-1][1])
     if len(before) and small[one := int(before[regions[before, 1].argmax()])]:
@@ -157,7 +161,7 @@ def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans:
 
 
 def portions(rows: pa.Table, spans: Sequence[tuple[int, int]], time: str, divided: Partitions) -> Iterator[pa.Table]:
-    """Rows in portions of about a chunk, each of whole partitions of one span. A large partition is a portion by itself."""
+    """Rows of the spans in portions of about a chunk, each of whole partitions of one span. A large partition is a portion by itself."""
     if not rows.num_rows:
         return
     rows = rows.take(np.argsort(_times(rows, time), kind="stable")).combine_chunks()
