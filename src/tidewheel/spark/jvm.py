@@ -191,8 +191,7 @@ def plan_json(frame: DataFrame) -> str:
     """The analysed plan of a classic DataFrame as JSON, with every expression and its type. Public PySpark only prints plans, cut short.
     The frame's session is the active one.
 
-    The JSON does not tell try_sum from sum, so that is added to it: if there is one try_sum, of every sum.
-    Check: the recorded plans of
+    The JSON does not tell try_sum from sum, so that is added to it: if there is one try_sum, of every sum. Check: the recorded plans of
     tests/unit/plans, which tests/integration/test_spark_analysed.py compares with this Spark's."""
     found = str(analyzed(frame).toJSON())
     if _ANY_SUM not in found or "try_sum(" not in _plan_text(frame):
