@@ -111,3 +111,15 @@ def test_when_the_first_change_after_a_generation_came() -> None:
     assert found[0] == 79.0 and found == sorted(found, key=lambda at: at or 0)
     late = known.raised([Label(1, 500)], (), 3001, 1.0)  # committed after later ones
     assert late.last == 2999 and late.first_after(2999) is None
+
+
+def test_changes_that_are_committed_after_later_ones_are_as_old_as_they_are() -> None:
+    """Trees of several servers, or one that was in memory while a load was committed."""
+    known = Labels.of([(Label(0, 7), 1.0)])
+    for last, came in [(10, 15.0), (20, 30.0), (30, 40.0), (9, 5.0)]:
+        known = known.raised([Label(0, last)], (), 31, 50.0, came)
+    assert [known.first_after(n) for n in (6, 7, 8, 10, 20, 30)] == [None, 5.0, 5.0, 30.0, 40.0, None]
+    known = known.raised([Label(1, 31)], (), 32, 60.0, 35.0)
+    assert [known.first_after(n) for n in (8, 10, 20, 30)] == [5.0, 30.0, 35.0, 35.0]
+    known = known.raised([], [(0, 0)], 33, 20.0)  # as a clock that was set back says
+    assert [known.first_after(n) for n in (8, 10, 20, 30, 31, 32)] == [5.0, 20.0, 20.0, 20.0, 20.0, 20.0] and known.last == 33

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +15,16 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.derive.bounds import Bounds
-from tidewheel.engine import refresh_commit
-from tidewheel.engine.operations import CreateDerived
+from tidewheel.engine import local_derived, refresh_commit
+from tidewheel.engine.operations import CreateDerived, PlanRefresh
 from tidewheel.engine.refresher import refresh
 from tidewheel.errors import ConflictError
+from tidewheel.index.hidden import Hidden
+from tidewheel.index.version import Change
 from tidewheel.model.derived import APPEND, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.partitions import Widths
 from tidewheel.model.pieces import TMAX, TMIN
+from tidewheel.model.records import MaskRecord
 from tidewheel.model.schema import make_spec
 from tidewheel.testing.abandon import abandon
 from tidewheel.testing.duck_compute import DuckCompute
@@ -167,6 +170,21 @@ def test_small_partitions_and_large_ones_at_once(added: Added) -> None:
     added.check()
 
 
+def test_only_of_large_partitions_little_is_counted(added: Added, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are read and written as a whole, and a set of partitions is only so large."""
+    added.insert(200, 2, 3)
+    added.refresh()
+    added.insert(50, 0, 5)
+    added.wh.table("taxi").flush()
+    monkeypatch.setattr(local_derived, "BESIDE", 0)
+    fast: Any = engine_of(added.wh).table("fast")
+    (new,) = (one.bytes for one in fast.do(PlanRefresh()).sources)
+    small = min(Probe(added.wh.table("fast")).version.chunks, key=lambda one: one.record.bytes).record
+    assert small.bytes > new and len(small.partitions) == 3
+    assert len(fast.do(PlanRefresh(most_bytes=new + small.bytes + 9)).partitions) == 5
+    assert len(fast.do(PlanRefresh(most_bytes=small.bytes)).partitions) < 3
+
+
 def test_it_goes_on_after_deaths_and_in_copies(added: Added, tmp_path: Path) -> None:
     for turn in range(4):
         added.insert(40, 0, 1)
@@ -205,10 +223,27 @@ def test_rows_read_at_an_earlier_generation_are_those_of_then_or_an_error(added:
             assert in_order(probe.query(tw_query(upto=before)).to_arrow()) == rows, turn
 
 
+def test_rows_outside_of_all_spans_are_not_lost_in_silence(added: Added) -> None:
+    table: Any = engine_of(added.wh).table("fast")
+    rows, reserved = added.wh.table("fast").query(limit=7).to_arrow(), SimpleNamespace(generation=99, handed_over=False)
+    with pytest.raises(AssertionError, match="0 rows of 7 lie"):
+        refreshes.exchange(table.publisher, table.engine.flusher, rows, [(0, 9)], cast(Any, reserved), cast(Any, None))
+
+
 def tw_query(**how: Any) -> Any:
     from tidewheel.model.query import Query
 
     return Query(**how)
+
+
+def test_masks_that_only_leaving_chunks_needed_are_looked_for_again(added: Added) -> None:
+    """Also where this commit looked for such masks everywhere: then these chunks were still there."""
+    commits = cast(Any, engine_of(added.wh)).commits
+    publisher = SimpleNamespace(untidy=True, version=SimpleNamespace(hidden=Hidden([MaskRecord(0, 1, 1, "refresh")]), generation=9))
+    change = commits._without(publisher, Change(everywhere=True), frozenset({"one"}))
+    assert publisher.untidy and not change.everywhere and change.remove == {"one"} and change.horizon == 9
+    with pytest.raises(AssertionError, match="a generation of their own"):
+        commits.load(publisher, [], (), None, leaving=frozenset({"one"}))
 
 
 def test_a_backup_lets_no_chunk_go(added: Added) -> None:

@@ -17,6 +17,7 @@ from tidewheel.derive.bounds import declared
 from tidewheel.engine import refresh_commit
 from tidewheel.engine.operations import CreateDerived
 from tidewheel.engine.refresher import refresh
+from tidewheel.index.version import ChunkSet
 from tidewheel.model.derived import KEYS, RECOMPUTE, SPARK_SQL, Definition, Mode
 from tidewheel.model.schema import make_spec
 from tidewheel.testing.duck_compute import DuckCompute
@@ -127,6 +128,23 @@ def test_no_keys_have_no_rows_in_any_chunk(patched: list[bool], fleet: Fleet) ->
     spots = patches.spots_of(table.version(), table.spec, table.publisher.shape, pa.array([], fleet.taxi.schema.field("k").type), [hours])
     assert spots is not None and len(spots) == fleet.hourly.state().chunks
     assert all(one.rows().num_rows == 0 for one in spots)
+
+
+def test_chunks_that_share_a_partition_are_no_matter_of_others(patched: list[bool], fleet: Fleet) -> None:
+    """Layers, or chunks of several servers: only where one of them is met, there is no patch."""
+    table: Any = engine_of(fleet.wh).table("hourly")
+    version, key = table.version(), fleet.taxi.schema.field("k").type
+    chunks = sorted(version.chunks, key=lambda one: one.record.time_lo)
+    times = [(one.record.time_lo, one.record.time_hi) for one in chunks]
+    twice = version.of_chunks(ChunkSet(version.chunks.matrix.shape[1], [*chunks, chunks[2]]), trees=False)  # a layer of its partitions
+
+    def met(*numbers: int) -> list[Any] | None:
+        spots = patches.spots_of(twice, table.spec, table.publisher.shape, pa.array([], key), [times[n] for n in numbers])
+        return None if spots is None else [one.chunk for one in spots]
+
+    assert len(chunks) > 3
+    assert met(0, 3) == [chunks[0], chunks[3]]
+    assert met(2) is None and met(1, 2) is None and met(2, 3) is None
 
 
 def test_too_many_rows_and_crowded_leaves_are_written_anew(patched: list[bool], fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

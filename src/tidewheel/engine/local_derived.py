@@ -34,6 +34,7 @@ from tidewheel.index.version import Version
 from tidewheel.model.derived import (
     APPEND,
     KEYS,
+    MERGE,
     RECOMPUTE,
     Dependency,
     DerivedContents,
@@ -52,7 +53,7 @@ from tidewheel.model.query import pair
 from tidewheel.model.schema import ColumnKey, is_exact_in_spark
 from tidewheel.model.times import INT64_MAX, INT64_MIN
 from tidewheel.model.touched_keys import MOST_KEYS, unpacked
-from tidewheel.write.layers import SMALL
+from tidewheel.write.layers import BESIDE, large_of
 
 if TYPE_CHECKING:
     from tidewheel.engine.local_table import LocalTable
@@ -119,7 +120,7 @@ class LocalDerived:
 
     def _changed_since(self, source: int, generation: int) -> float | None:
         """When the first change of a source after a generation came. Where that is not known, because it was before this owner began, when
-        the refresh began that read this generation: until then there was none."""
+        the refresh began that read this generation: until its pass took the cut there was none."""
         table = self._table.engine.table(self.sources[source])
         trees, labels = table.version().trees, table.labels()  # in this order: rows that leave the one are in the other
         if labels.last <= generation:
@@ -243,6 +244,8 @@ class LocalDerived:
             return _Way(mode, keyed - derived, touched, keyed) if fits else None
         if one.undone or one.changed & derived:
             return None
+        if mode.name == MERGE and "try_sum" in self.definition.text.lower():
+            return None  # it was defined before that was known: its nulls may be sums that were too large
         for few in mode.grown_by(self.sources):
             new = frozenset(i for i, name in enumerate(self.sources) if name in few)
             if one.changed <= new:
@@ -283,6 +286,9 @@ class LocalDerived:
         mine = self._table.version()
         if len(way.few) == len(views) and _all_bytes(mine, 0) + sum(_all_bytes(v, after or 0) for _, v, after in read) <= asked.most_bytes:
             return list(alike)
+        divided = self.division.partitions
+        numbers = [divided.number(one.start) for one in alike]
+        large = large_of(mine.chunks, divided, numbers) if way.mode.name == APPEND else {}
         sizes = [0] * len(alike)
         total = 0
         for i in range(len(alike) - 1, -1, -1):  # the newest first, and no further than one set goes
@@ -290,7 +296,7 @@ class LocalDerived:
             sizes[i] = sum(_bytes_of(version, needed(self.division, [interval], view), after) for view, version, after in read)
             if partly:
                 stored = _bytes_of(mine, [interval], None)
-                sizes[i] += min(stored, 2 * SMALL) if way.mode.name == APPEND else stored
+                sizes[i] += min(stored, BESIDE) if numbers[i] in large else stored
             total += sizes[i]
             if total > asked.most_bytes:
                 break

@@ -29,7 +29,6 @@ Intervals = Sequence[tuple[int, int]]
 MOST_QUERIES = 64
 """Queries that one reading is divided into: more intervals than that are read by their hulls, and cut to size here."""
 
-
 AT_ONCE = 64 << 20
 """Stored bytes of a source that a refresh holds as one Arrow table. What is more is for a computer that reads it in parts."""
 

@@ -221,7 +221,8 @@ class ChunkSet:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one commit makes of a version: chunks and masks that come, and those that go because nothing is seen of them any more."""
+    """What one commit makes of a version: chunks and masks that come, and those that go because nothing is seen of them any more, or
+    because their rows come again."""
 
     add: tuple[ChunkLike, ...] = ()
     remove: frozenset[str] = frozenset()

@@ -245,7 +245,8 @@ class SourceRead:
     whole: int = 0
     """About how many bytes all rows of these times have, also those that came before `after`."""
     contained: int = 0
-    """All that changed in the source up to this generation is in the table, once the plan is committed. 0: no more than before."""
+    """All that changed in the source up to this generation is in the table, once the plan is committed. 0: no more than before,
+    because partitions are left for later sets, or because nothing was in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,8 @@ class DerivedState:
     """That are to be computed, fresh rows of the sources included."""
     stale_since: float | None
     """When the oldest change that is not in it yet came, or somewhat earlier: of changes from before its owner began, only the last of
-    each partition has a time, so the age is counted from the last refresh that had them all. None: nothing is stale."""
+    each partition has a time, so the age is counted from the last refresh that had them all, and misses the time from the cut of its
+    pass to its own beginning. None: nothing is stale."""
     refreshed_at: float | None
     """When the last refresh ended."""
     refreshes: tuple[RefreshRecord, ...]

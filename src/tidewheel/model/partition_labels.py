@@ -14,7 +14,6 @@ from tidewheel.model.derived import Label
 
 Numbers = npt.NDArray[np.int64]
 
-
 Reached = tuple[tuple[int, float], ...]
 """(generation, when changes of generations up to it began), rising; of the first, which are those that were read, the time is not known."""
 
@@ -74,18 +73,23 @@ class Labels:
         changed[mine] = np.maximum(changed[mine], new.changed)
         taken[mine] = np.maximum(taken[mine], new.undone)
         times[mine] = at
+        greatest = int(new.changed.max(initial=0))
         for first, last in undone:
             lo, hi = np.searchsorted(starts, first), np.searchsorted(starts, last, side="right")
             known = np.flatnonzero(np.isin(starts[lo:hi], self.starts, assume_unique=True)) + lo
             changed[known] = taken[known] = generation
             times[known] = at
-        return Labels(starts, changed, taken, times, _further(self._reached, int(changed.max(initial=0)), came or at))
+            greatest = max(greatest, generation) if len(known) else greatest
+        return Labels(starts, changed, taken, times, _further(self._reached, greatest, came or at))
 
 
 def _further(points: Reached, last: int, at: float) -> Reached:
-    if last <= points[-1][0]:
-        return points
-    points = (*points, (last, at))
+    """With changes of generations up to `last`, of which the first came at this time."""
+    if last > points[-1][0]:
+        points = (*points, (last, at))
+    met = next(i for i, (reached, _) in enumerate(points) if reached >= last) + 1
+    if any(began > at for _, began in points[:met]):  # trees are not committed in the order in which their rows came
+        points = (*((reached, min(began, at)) for reached, began in points[:met]), *points[met:])
     if len(points) <= MOST_REACHED:
         return points
     first, older, newer = points[0], points[1 : MOST_REACHED // 2 + 1], points[MOST_REACHED // 2 + 1 :]

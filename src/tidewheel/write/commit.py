@@ -132,6 +132,7 @@ class Committer:
         Returns when they are part of the table. The commit thread does it: an interrupt of the caller cannot come between the two. Without
         a reserved generation the table's stays as it is: nothing of its rows changes.
         """
+        assert reserved is not None or not leaving, "chunks leave with a generation of their own"
         done = Outcome()
         pending = Pending(
             publisher, records, masks=masks, deliveries=list(deliveries), refresh=refresh, leaving=leaving, done=done, reserved=reserved
@@ -309,7 +310,7 @@ class Committer:
             raise ConflictError("a backup has begun while a refresh was being committed; nothing was changed. Refresh again")
         publisher.untidy = publisher.untidy or bool(publisher.version.hidden)  # masks that only they needed
         horizon = max(change.horizon, publisher.version.generation)
-        return replace(change, remove=change.remove | leaving, horizon=horizon)
+        return replace(change, remove=change.remove | leaving, horizon=horizon, everywhere=False)
 
     def _show(self, step: _Step) -> None:
         """Step 5, and what follows from it: files of chunks that left are condemned, the log is trimmed."""

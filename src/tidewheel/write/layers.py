@@ -11,7 +11,7 @@ Pure: regions and sizes of chunks in, decisions out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -23,11 +23,15 @@ from tidewheel.model.pieces import TMAX, TMIN
 SMALL = 2 << 20
 """Bytes of chunks below which a partition is not large, nor is a chunk left beside new rows."""
 
+BESIDE = 2 * SMALL
+"""Bytes that are written anew with what comes to a large partition, about: the small chunks, and seldom a larger one."""
+
 TIMES = 4
 """A chunk is written anew with rows that have more than one in so many of its bytes. Each chunk costs a query of a key one twentieth."""
 
 LARGEST = 256 << 20
-"""Bytes of a chunk that layers make, and of all the chunks that one commit writes anew for them, small ones aside."""
+"""Bytes of a chunk that layers make, and of all the chunks that one commit writes anew for them, small ones and new rows aside: what comes
+at once is written as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,8 @@ class Layers:
 
 def layers_of(chunks: ChunkSet, divided: Partitions, new: Mapping[int, int]) -> Layers:
     """The large ones among the partitions, by number, that so many bytes of rows come to."""
-    of = _alone(chunks, divided, new)
-    sizes = {n: chunks.holders[n].record.bytes for mine in of.values() for n in mine}
-    large = {number: mine for number, mine in of.items() if sum(sizes[n] for n in mine) >= SMALL}
+    large = large_of(chunks, divided, new)
+    sizes = {n: chunks.holders[n].record.bytes for mine in large.values() for n in mine}
     merged: list[int] = []
     room = LARGEST
     for number, mine in sorted(large.items(), reverse=True):  # the newest first, as refreshes go
@@ -52,11 +55,17 @@ def layers_of(chunks: ChunkSet, divided: Partitions, new: Mapping[int, int]) -> 
     return Layers(frozenset(large), tuple(merged))
 
 
-def _alone(chunks: ChunkSet, divided: Partitions, new: Mapping[int, int]) -> dict[int, list[int]]:
+def large_of(chunks: ChunkSet, divided: Partitions, numbers: Collection[int]) -> dict[int, list[int]]:
+    """The large ones among these partitions, each with the numbers of its chunks."""
+    of = _alone(chunks, divided, numbers)
+    return {number: mine for number, mine in of.items() if sum(chunks.holders[n].record.bytes for n in mine) >= SMALL}
+
+
+def _alone(chunks: ChunkSet, divided: Partitions, numbers: Collection[int]) -> dict[int, list[int]]:
     """The chunks of each of these partitions, of those that share none with other partitions."""
     matrix = chunks.matrix[: chunks.count]
     opening, closing = divided.numbers(matrix[:, TMIN]), divided.numbers(matrix[:, TMAX])
-    wanted = np.array(sorted(new), np.int64)
+    wanted = np.array(sorted(numbers), np.int64)
     first, last = np.searchsorted(wanted, opening), np.searchsorted(wanted, closing, side="right")
     across = np.zeros(len(wanted), np.bool_)
     for n in np.flatnonzero((opening < closing) & (first < last)).tolist():

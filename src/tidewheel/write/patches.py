@@ -70,7 +70,8 @@ class Patch:
 def spots_of(version: Version, spec: TableSpec, shape: Shape, keys: pa.Array, times: Sequence[tuple[int, int]]) -> list[Spot] | None:
     """The chunks that rows of these closed intervals of time belong to, in that order, each with its rows of these keys, at all times.
 
-    None if the table cannot be patched: chunks share partitions, masks hide a part of them, or there are types that kernels do not know.
+    None if they cannot be patched: one shares a partition with another chunk, masks hide a part of the table, or there are
+    types that kernels do not know.
     All that is looked at is verified: what is copied from here has new checksums.
     """
     chunks = version.chunks
@@ -80,12 +81,13 @@ def spots_of(version: Version, spec: TableSpec, shape: Shape, keys: pa.Array, ti
     order = np.argsort(matrix[:, TMIN], kind="stable")
     opening = spec.partitions.numbers(matrix[order, TMIN])
     closing = spec.partitions.numbers(matrix[order, TMAX])
-    if (opening[1:] <= closing[:-1]).any():
-        return None
+    shared = np.searchsorted(opening, closing, side="right") - np.searchsorted(np.sort(closing), opening) > 1
     starts = [INT64_MIN, *(max(spec.partitions.start(number), INT64_MIN) for number in opening[1:].tolist())]
     met: set[int] = set()
     for lo, hi in times:
         met.update(range(_at(starts, lo), _at(starts, hi) + 1))
+    if shared[sorted(met)].any():
+        return None
     found = []
     for n in sorted(met):
         chunk = chunks.holders[int(order[n])]

@@ -22,12 +22,14 @@ from tidewheel.model.pieces import TMAX, TMIN
 from tidewheel.model.records import ChunkRecord, MaskRecord
 from tidewheel.write.bulk_loads import trees_of
 from tidewheel.write.flush import WRITERS, Flusher
+from tidewheel.write.layers import SMALL
 from tidewheel.write.patches import Patch, write_patch
 from tidewheel.write.pending import Refresh, remove
 from tidewheel.write.publish import Publisher, Reservation
 
-CHUNK_BYTES = 4 << 20
-"""Of a derived chunk, about: smaller than others, because a refresh writes it anew for every partition in it."""
+CHUNK_BYTES = 2 * SMALL
+"""Of a derived chunk, about: smaller than others, because a refresh writes it anew for every partition in it. Chunks of less than half of
+that are joined with their neighbours, but for those of partitions that get layers."""
 
 KEPT_BYTES = 64 << 20
 """Of chunks that have rows beside those of a refresh, and are written anew with it. More are only masked."""
@@ -48,11 +50,15 @@ def exchange(
     """Commit a refresh: these rows take the place of all rows in the spans. Those that lie `beside` them, in whole partitions, come to what
     is there, but for the chunks that leave."""
     records: list[ChunkRecord] = []
+    written = 0
     try:
         for part in portions(rows, [*spans, *beside], publisher.spec.time.column, publisher.spec.partitions):
             placed = [one for batch in part.to_batches() for one in publisher.place(batch)]
             for view in trees_of(placed, publisher.shape, reserved.generation):
                 records += flusher.write(publisher, view)
+            written += part.num_rows
+        if written != rows.num_rows:
+            raise AssertionError(f"{written} rows of {rows.num_rows} lie in one of the spans; nothing was changed")
         masks = tuple(MaskRecord(lo, hi, reserved.generation - 1, REASON) for lo, hi in spans)
         flusher.commits.load(publisher, records, masks, reserved, refresh=refresh, leaving=leaving)
     except BaseException:
@@ -116,7 +122,7 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int, d
     """
     regions = chunks.matrix[: chunks.count][:, [TMIN, TMAX]]
     sizes = np.array([chunk.record.bytes for chunk in chunks], np.int64)
-    small = (sizes < CHUNK_BYTES // 2) & ~_shared(regions, divided)
+    small = _with_layers(regions, sizes, divided) < CHUNK_BYTES // 2
     spans = inside
     while True:
         met = np.zeros(len(regions), np.bool_)
@@ -132,17 +138,20 @@ def spans_of(chunks: ChunkSet, inside: tuple[tuple[int, int], ...], size: int, d
         spans = wider
 
 
-def _shared(regions: npt.NDArray[np.int64], divided: Partitions) -> npt.NDArray[np.bool_]:
-    """Which chunks share a partition with another one, as its layers do (layers.py): these stay among themselves."""
+def _with_layers(regions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], divided: Partitions) -> npt.NDArray[np.int64]:
+    """The bytes of each chunk; of those of one partition, all bytes of such chunks: layers (layers.py) stay among themselves."""
     opening, closing = divided.numbers(regions[:, 0]), divided.numbers(regions[:, 1])
-    earlier, ended = np.searchsorted(np.sort(opening), closing, side="right"), np.searchsorted(np.sort(closing), opening)
-    return np.asarray(earlier - ended > 1)
+    alone = np.flatnonzero(opening == closing)
+    _, of = np.unique(opening[alone], return_inverse=True)
+    found = sizes.copy()
+    found[alone] = np.bincount(of, sizes[alone])[of]
+    return found
 
 
 def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The nearest chunk before the spans and the nearest after them, if they are small: from there to the spans.
 
-    The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own, for ever.
+    The times between have no rows, but they have to be in it: what does not touch would stay apart, as chunks of its own.
     """
     before, after = np.flatnonzero(regions[:, 1] < spans[0][0]), np.flatnonzero(regions[:, 0] > spans[-1][1])
     if len(before) and small[one := int(before[regions[before, 1].argmax()])]:
@@ -152,7 +161,7 @@ def _beside(regions: npt.NDArray[np.int64], small: npt.NDArray[np.bool_], spans:
 
 
 def portions(rows: pa.Table, spans: Sequence[tuple[int, int]], time: str, divided: Partitions) -> Iterator[pa.Table]:
-    """Rows in portions of about a chunk, each of whole partitions of one span. A large partition is a portion by itself."""
+    """Rows of the spans in portions of about a chunk, each of whole partitions of one span. A large partition is a portion by itself."""
     if not rows.num_rows:
         return
     rows = rows.take(np.argsort(_times(rows, time), kind="stable")).combine_chunks()

@@ -2,7 +2,8 @@
 
 Pure: a version and what is to come in, a `Change` out. Why nothing is lost, and nothing comes back:
 
-- A chunk leaves when masks hide it from end to end. Whoever reads an earlier version keeps that version's chunks and masks.
+- A chunk leaves when masks hide it from end to end. Whoever reads an earlier version keeps that version's chunks and masks. (Chunks whose
+  rows come again in others leave by `Committer.load`.)
 - A mask goes when all that it hides of the pieces that stay is hidden by others, too. Rows that are only in the log are in a tree, and a
   tree's runs are pieces: a mask is never dropped while recovery could bring back a row that it hides.
 - What left cannot be read any more as it was before it was hidden. So the horizon rises to the generation that hid it: of two generations
