@@ -110,6 +110,43 @@ def test_groups_within(beside: tuple[tw.Warehouse, Any, Any], text: str, values:
     assert len([one for one in costs if told in one["explain_value"]]) == groups
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM (SELECT count(*) AS x, k AS x FROM t GROUP BY k) g WHERE x > 26",
+        "SELECT * FROM (SELECT k, i AS k, count(*) FROM t GROUP BY ALL) g WHERE g.k > 4",
+        "SELECT * FROM (SELECT i AS K, k, count(*) FROM t GROUP BY ALL) g WHERE g.k > 3",
+        "WITH g AS (SELECT i AS x, k AS x, count(*) FROM t GROUP BY ALL) SELECT * FROM g WHERE x = 3",
+        "SELECT g.x, name FROM (SELECT i AS x, k AS x, count(*) FROM t GROUP BY ALL) g JOIN names ON g.x = names.k WHERE g.x = 3",
+        'SELECT * FROM (SELECT count(*), k AS "count_star()" FROM t GROUP BY k) g WHERE "count_star()" > 26',
+        'SELECT * FROM (SELECT k AS "k_1", i AS k, i AS k, count(*) FROM t GROUP BY ALL) g WHERE k_1 = 3',
+        'SELECT * FROM (SELECT i AS k, i AS k, k AS "k_1", count(*) FROM t GROUP BY ALL) g WHERE k_1 = 3',
+        'SELECT * FROM (SELECT sum(i) AS "k:1", sum(i) AS x, k AS "x_1", max(q) AS x FROM t GROUP BY k) g WHERE x_1 = 3',
+    ],
+)
+def test_columns_of_one_name(beside: tuple[tw.Warehouse, Any, Any], text: str) -> None:
+    compare(beside, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        (f"SELECT g.n, b.name FROM ({G}) g JOIN names b ON g.k = b.k WHERE b.k = 5", 0),
+        (f"SELECT g.n, b.name FROM ({G}) g JOIN names b ON b.k = g.k AND b.k = 5", 0),
+        (f"SELECT g.n, b.name FROM ({G}) g JOIN names b USING (k) WHERE b.k = 5", 0),
+        (f"SELECT g.n, b.name FROM ({G}) g NATURAL JOIN names b WHERE b.name = 'n1'", 0),
+        (f"SELECT g.n, b.name FROM names b LEFT JOIN ({G}) g ON g.k = b.k WHERE b.k = 5", 0),
+        (f"SELECT g.n, b.name FROM names b, ({G}) g WHERE g.k = b.k AND b.k = 5", 0),
+        (f"SELECT a.n, b.s FROM ({G}) a JOIN ({G}) b ON a.k = b.k WHERE b.k = 5", 1),
+        (f"SELECT g.n, b.name FROM ({G}) g JOIN names b ON g.k = b.k WHERE g.n > 30", 1),
+        (f"SELECT g.n, b.name FROM ({G}) g JOIN names b ON g.k = b.k", 1),
+    ],
+)
+def test_conditions_that_reach_the_keys_through_a_join(beside: tuple[tw.Warehouse, Any, Any], text: str, groups: int) -> None:
+    compare(beside, text)
+    assert sum(scan.spec.name == "t" for scan in beside[0].sql(text).before) == groups
+
+
 def test_no_more_is_read_than_duckdb_would(beside: tuple[tw.Warehouse, Any, Any]) -> None:
     wh = beside[0]
     one, all_ = wh.sql(f"SELECT * FROM ({G}) g WHERE g.k = 7"), wh.sql(f"SELECT * FROM ({G}) g WHERE g.n > 7")

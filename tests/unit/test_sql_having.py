@@ -15,7 +15,7 @@ import pytest
 import tidewheel as tw
 from tests.conftest import check_nothing_left
 from tidewheel.cluster.client import attach
-from tidewheel.sql import rest_of_groups, statement_cache
+from tidewheel.sql import answer, rest_of_groups, statement_cache
 from tidewheel.sql.direct_result import DirectResult
 from tidewheel.sql.run_statement import ask
 
@@ -238,3 +238,84 @@ def test_an_address_is_not_compared_as_a_text(tmp_path: Any) -> None:
                 wh.sql(f"SELECT src, count(*) FROM flows GROUP BY src HAVING {having}").to_arrow()
         found = wh.sql("SELECT src, count(*) FROM flows GROUP BY src HAVING ip_in(src, '10.0.0.0/8') OR count(*) > 5").fetchall()
         assert found == [("10.0.0.1", 2)]
+
+
+# ---- names and depth ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k AS z, i AS k, count(*) AS n FROM t GROUP BY ALL HAVING k > 2",
+        "SELECT k, i AS z, count(*) AS i FROM t GROUP BY ALL HAVING i > 2",
+        "SELECT k + 1 AS k, k AS z, count(*) AS n FROM t GROUP BY ALL HAVING k > 20",
+        "SELECT ok AS k, k AS ok, count(*) AS n FROM t GROUP BY ALL HAVING ok",
+        "SELECT max(q) / 2 AS x, c AS k, k AS c FROM t GROUP BY ALL HAVING k = 'ulm'",
+        "SELECT * FROM (SELECT k AS z, i AS k, count(*) AS n FROM t GROUP BY ALL HAVING k > 2)",
+        "SELECT K AS k, count(*) AS n FROM t GROUP BY ALL HAVING k = 3",
+        # without ALL, the column
+        "SELECT k AS z, i AS k, count(*) AS n FROM t GROUP BY k, i HAVING k > 2",
+        "SELECT k + 1 AS k, count(*) AS n FROM t GROUP BY t.k HAVING k > 20",
+    ],
+)
+@pytest.mark.parametrize("end", ["", " AND count(*) > 1"])
+def test_names_of_columns_that_are_names_of_the_answer(
+    beside: tuple[tw.Warehouse, Any, Any], monkeypatch: pytest.MonkeyPatch, text: str, end: str
+) -> None:
+    monkeypatch.setattr(answer, "_WORTH", 0)
+    compare(beside, f"{text.removesuffix(')')}{end})" if text.endswith(")") else f"{text}{end}")
+
+
+def test_texts_that_look_like_places_are_told_apart(beside: tuple[tw.Warehouse, Any, Any]) -> None:
+    for place in ("query_location'': 1", "query_location'': 2", "query_location_length'': 2"):
+        compare(beside, f"SELECT k, concat(max(i), '''{place}') AS x FROM t GROUP BY k")
+
+
+def test_no_alias_stands_in_an_aggregate(beside: tuple[tw.Warehouse, Any, Any]) -> None:
+    text = "SELECT k AS x, count(*) AS n FROM t GROUP BY k HAVING max({}) > 3{}"
+    compare(beside, text.format("k", ""))
+    for more in ("", " AND x > 3", " AND count(*) / 2 > 1"):
+        with pytest.raises(duckdb.Error, match="x"):
+            beside[2].sql(text.format("x", more))
+        with pytest.raises(tw.QueryError, match="x"):
+            beside[0].sql(text.format("x", more)).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT k FROM t GROUP BY k HAVING count(*) + {'+'.join(['1'] * 300)} > 0",
+        f"SELECT k, count(*) + {'+'.join(['1'] * 300)} FROM t GROUP BY k",
+        f"SELECT k FROM t GROUP BY k HAVING {'NOT (' * 300}count(*) > 30{')' * 300}",
+        f"SELECT * FROM (SELECT k, count(*) AS n FROM t GROUP BY k) g WHERE g.n + {'+'.join(['1'] * 300)} > 0",
+        f"SELECT * FROM (SELECT k, count(*) AS n FROM t GROUP BY k) g WHERE {'NOT (' * 300}g.k > 3{')' * 300}",
+    ],
+)
+def test_what_is_too_deep_is_left_to_duckdb(beside: tuple[tw.Warehouse, Any, Any], monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(answer, "_WORTH", 0)
+    compare(beside, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, count(*) AS n FROM t GROUP BY 1 HAVING k = 5",
+        "SELECT k AS key, count(*) AS n FROM t GROUP BY k HAVING key = 5",
+        "SELECT k AS key, count(*) AS n FROM t GROUP BY key HAVING key = 5 AND count(*) > 3",
+        "SELECT k AS key, count(*) AS n FROM t GROUP BY 1 HAVING k = 5",
+        "SELECT k AS k, count(*) AS n FROM t GROUP BY k HAVING k = 5",
+        "SELECT k AS key, count(*) AS n FROM t GROUP BY ALL HAVING key = 5",
+        "SELECT k AS key, count(*) / 2 AS n FROM t GROUP BY 1 HAVING key = 5",
+        "SELECT * FROM (SELECT k, count(*) AS n FROM t GROUP BY 1) g WHERE g.k = 5",
+        "SELECT * FROM (SELECT k AS k, count(*) AS n FROM t GROUP BY k) g WHERE g.k = 5",
+        "SELECT * FROM (SELECT k AS key, count(*) AS n FROM t GROUP BY key) g WHERE key = 5",
+    ],
+)
+def test_keys_by_number_or_alias_bound_what_is_read(
+    beside: tuple[tw.Warehouse, Any, Any], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(answer, "_WORTH", 0)
+    compare(beside, text)
+    result, all_ = beside[0].sql(text), beside[0].sql("SELECT k, count(*) AS n FROM t GROUP BY k HAVING count(*) > 3")
+    result.to_arrow(), all_.to_arrow()
+    assert result.stats.leaves_read < all_.stats.leaves_read

@@ -95,7 +95,10 @@ def _way(statement: Statement, inputs: Inputs, values: Parameters, limits: Limit
         why = str(e)
     if not whole or not is_grouped(statement.node):
         raise NotDirectError(why or "DuckDB gives other types to its answer, or puts so many rows in order faster")
-    table, asked, rest = _groups(statement, inputs, values)
+    try:
+        table, asked, rest = _groups(statement, inputs, values)
+    except RecursionError:
+        raise NotDirectError("it has hundreds of expressions within each other") from None
     return _Way(DirectResult(inputs.root, table, asked, replace(limits, rows=NEVER), statement.original, asking), asked, rest, why)
 
 
@@ -171,8 +174,11 @@ def _only_table(statement: Statement, inputs: Inputs) -> PinnedTable:
 
 def _long(statement: Statement, inputs: Inputs, values: Parameters, limits: Limits, asking: Asking, whole: bool) -> StatementResult:
     """The answer by DuckDB."""
-    if whole and (made := _with_groups(statement, inputs, values, limits, asking)) is not None:
-        return made
+    try:
+        if whole and (made := _with_groups(statement, inputs, values, limits, asking)) is not None:
+            return made
+    except RecursionError:  # hundreds of expressions within each other
+        pass
     _take_hints(statement, inputs, values)
     makes: Makes = partial(StatementReading, database(limits.bytes)) if statement.bounded else ApartReading
     text = Text(statement.original, described(statement.node, inputs.tables) or statement.text)

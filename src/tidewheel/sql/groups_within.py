@@ -16,7 +16,7 @@ from tidewheel.model.dataclass import dataclass
 from tidewheel.model.schema import TableSpec
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Direct
-from tidewheel.sql.having import bare_columns, is_of_rows, plain_keys
+from tidewheel.sql.grouped_by import bare_columns, is_of_rows, plain_keys, renamed
 from tidewheel.sql.rest_of_groups import NAME, is_grouped, rest_of
 from tidewheel.sql.sharpen import is_inner, on_conditions
 from tidewheel.sql.small import conjuncts
@@ -54,7 +54,7 @@ def parts_of(node: Node, tables: Mapping[str, TableSpec]) -> Iterator[tuple[Node
         if table not in tables or table in common or not is_grouped(body):
             continue
         try:
-            yield body, _part(_bounded(body, alias, conditions, len(leaves) == 1, is_inner(source)), table, tables[table])
+            yield body, _part(_bounded(body, alias, conditions, source), table, tables[table])
         except NotDirectError:
             continue
 
@@ -93,33 +93,67 @@ def _part(body: Node, table: str, spec: TableSpec) -> InnerGroups:
     return InnerGroups(table, rest.groups, tree["node"], names)
 
 
-def _bounded(body: Node, alias: str, conditions: list[Node], alone: bool, inner: bool) -> Node:
-    """A part with the conditions on what it groups by. Raises NotDirectError if there is one that cannot be said of its rows."""
+def _bounded(body: Node, alias: str, conditions: list[Node], source: Node) -> Node:
+    """A part with the conditions on what it groups by. Raises NotDirectError if there is one that cannot be said of its rows.
+
+    `source`: the FROM that it stands in.
+    """
     if _is_choosy(body):  # neither does DuckDB bring conditions into it
         return body
-    keys, columns = plain_keys(body), dict[str, str]()
-    for item in body.get("select_list") or []:
-        if item.get("class") == "COLUMN_REF" and item["column_names"][-1].lower() in keys:
-            columns[(item.get("alias") or item["column_names"][-1]).lower()] = item["column_names"][-1]
-    items = [item for item in body.get("select_list") or [] if item.get("alias")]
-    own = {item["alias"].lower() for item in items if any(True for _ in bare_columns(item))}
-    more = []
+    items = body.get("select_list") or []
+    shown = _shown(items)
+    if conditions and not _is_certain(shown, len(items)):
+        raise NotDirectError("a condition may be on any of several columns of one name")
+    keys = plain_keys(body)
+    columns = {name: one["column_names"][-1] for name, one in shown if one.get("class") == "COLUMN_REF" and name in keys}
+    own = {name for name, one in shown if one.get("alias") and any(True for _ in bare_columns(one))}
+    alone, more, joined, others = source.get("type") != "JOIN", list[Node](), _merges(source, columns), False
     for one in conditions:
         named = [part["column_names"] for part in walk(one) if part.get("class") == "COLUMN_REF"]
         ours = [names for names in named if (len(names) == 1 and alone) or (len(names) == 2 and names[0].lower() == alias)]
         if len(ours) < len(named) or not named:  # it is of other rows, or compares them with these
             if any(len(names) == 1 and names[0].lower() in own | set(columns) for names in named):
                 raise NotDirectError("a condition may be on what it groups by")
+            joined |= any(names[-1].lower() in columns for names in ours)
+            others |= bool(named) and not ours and _is_of_another(named, shown)
             continue
-        names = frozenset(columns)
-        if is_of_rows(one, names) and inner:
-            more.append(_renamed(one, columns))
-        elif any(part[-1].lower() in names for part in ours):
+        if is_of_rows(one, columns) and is_inner(source):
+            more.append(renamed(one, columns))
+        elif any(part[-1].lower() in columns for part in ours):
             raise NotDirectError("a condition is on what it groups by, and on more")
+    if joined and others:
+        raise NotDirectError("a condition may reach what it groups by through a join")
     if not more:
         return body
     before = [] if body.get("where_clause") is None else [body["where_clause"]]
     return body | {"where_clause": both(*before, *more)}
+
+
+def _shown(items: list[Node]) -> list[tuple[str, Node]]:
+    """What a part selects, by its names in lower case; without expressions, which DuckDB finds names for."""
+    named = [(one.get("alias") or (one["column_names"][-1] if one.get("class") == "COLUMN_REF" else ""), one) for one in items]
+    return [(name.lower(), one) for name, one in named if name]
+
+
+def _is_certain(shown: list[tuple[str, Node]], items: int) -> bool:
+    """Whether each name is that of one column: DuckDB calls the second of a name otherwise."""
+    names = {name for name, _ in shown}
+    plain = len(shown) == items or all(name.isidentifier() and name != "null" for name in names)  # unlike the names of expressions
+    return len(names) == len(shown) and plain
+
+
+def _merges(source: Node, columns: Mapping[str, str]) -> bool:
+    """Whether a join compares one of these columns by its name."""
+    joins = [one for one in walk(source) if one.get("type") == "JOIN"]
+    named = {name.lower() for one in joins for name in one.get("using_columns") or ()}
+    return any(one.get("ref_type") == "NATURAL" for one in joins) or not named.isdisjoint(columns)
+
+
+def _is_of_another(named: list[list[str]], shown: list[tuple[str, Node]]) -> bool:
+    """Whether a condition is on the columns of one relation, which is not this part."""
+    if any(len(names) == 1 and any(names[0].lower() == name for name, _ in shown) for names in named):
+        return False
+    return len({names[0].lower() if len(names) > 1 else "" for names in named}) == 1
 
 
 def _is_choosy(body: Node) -> bool:
@@ -127,17 +161,6 @@ def _is_choosy(body: Node) -> bool:
     if body.get("qualify") or body.get("sample") or any(one.get("type") != "ORDER_MODIFIER" for one in body.get("modifiers") or []):
         return True
     return any(one.get("class") == "WINDOW" for one in walk(body.get("select_list")))
-
-
-def _renamed(tree: Any, columns: Mapping[str, str]) -> Any:
-    """A condition on the columns of a part, as one on those of its table."""
-    if isinstance(tree, list):
-        return [_renamed(one, columns) for one in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if tree.get("class") == "COLUMN_REF":
-        return tree | {"column_names": [columns[tree["column_names"][-1].lower()]]}
-    return {name: _renamed(value, columns) for name, value in tree.items()}
 
 
 def with_parts(tree: Any, instead: list[tuple[Node, Node]]) -> Any:

@@ -11,18 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidewheel.duck.nodes import Node, arguments, both, comparisons_of, walk
+from tidewheel.duck.nodes import Node, arguments, comparisons_of
 from tidewheel.model.conditions import MIRRORED
 from tidewheel.model.schema import TableSpec
-from tidewheel.read.groups.aggregates import NAMES
 from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.prepared import Form, Reader, is_search
 
 Find = Callable[[Node], tuple[str, pa.DataType]]
 """The column of the groups that a node is, and its type. Raises NotDirectError if it is none."""
-
-
-_PLAIN = frozenset({"COLUMN_REF", "PARAMETER", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "TYPE"})
 
 
 class HavingReader(Reader):
@@ -46,69 +42,6 @@ class HavingReader(Reader):
         if _is_constant(child):
             child, op, value = value, MIRRORED[op], child
         return super()._comparison(child, op, value)
-
-
-def divided(node: Node) -> Node:
-    """The same SELECT, with the parts of its HAVING that name nothing but columns it groups by in its WHERE: there they bound what is
-    read."""
-    having = node.get("having")
-    if not having:
-        return node
-    names = plain_keys(node)
-    parts = having["children"] if having.get("type") == "CONJUNCTION_AND" else [having]
-    own = [one for one in parts if names and is_of_rows(one, names)]
-    if not own:
-        return node
-    left = [one for one in parts if not any(one is other for other in own)]
-    before = [] if node.get("where_clause") is None else [node["where_clause"]]
-    return node | {"having": both(*left) if left else None, "where_clause": both(*before, *own)}
-
-
-def check_all_keys(node: Node) -> None:
-    """Raises NotDirectError if HAVING names a column that GROUP BY ALL would not group by: DuckDB groups by it too."""
-    if not node.get("having") or node.get("aggregate_handling") != "FORCE_AGGREGATES":
-        return
-    known = set[str]()
-    for item in node.get("select_list") or []:
-        if item.get("class") == "COLUMN_REF":
-            known |= {item["column_names"][-1].lower(), item["alias"].lower()}
-        elif not any(True for _ in bare_columns(item)):
-            known.add(item["alias"].lower())
-    if any(one["column_names"][-1].lower() not in known for one in bare_columns(node["having"])):
-        raise NotDirectError("its HAVING says what else GROUP BY ALL groups by")
-
-
-def bare_columns(tree: Any) -> Iterator[Node]:
-    """The columns that stand in no aggregate."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, list):
-            left += node
-        elif isinstance(node, dict) and (node.get("function_name") or "").lower() not in NAMES:
-            if node.get("class") == "COLUMN_REF":
-                yield node
-            left += node.values()
-
-
-def plain_keys(node: Node) -> frozenset[str]:
-    """The names of columns that a SELECT groups by, without those that could mean something else of its answer."""
-    items, groups = node.get("select_list") or [], node.get("group_expressions") or []
-    if node.get("aggregate_handling") == "FORCE_AGGREGATES":
-        groups = items
-    elif len(node.get("group_sets") or []) != 1:
-        return frozenset()
-    columns = [one["column_names"] for one in groups if one.get("class") == "COLUMN_REF"]
-    aliases = {one["alias"].lower() for one in items if one.get("alias")}
-    return frozenset(names[-1].lower() for names in columns if names[-1].lower() not in aliases)
-
-
-def is_of_rows(condition: Node, names: frozenset[str]) -> bool:
-    """Whether a condition names nothing but these columns, and compares them only with constants or each other."""
-    seen = list(walk(condition))
-    columns = [one["column_names"] for one in seen if one.get("class") == "COLUMN_REF"]
-    plain = all(one.get("class", "TYPE") in _PLAIN or is_search(one) for one in seen)
-    return plain and bool(columns) and all(one[-1].lower() in names for one in columns)
 
 
 def constants_of(having: Node | None) -> Iterator[Node]:

@@ -6,7 +6,6 @@ Only if nothing else of the table is named in it, and the names and types of its
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +28,7 @@ from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Direct, direct_of, prepared_of
 from tidewheel.sql.folding import SAFE, is_special
 from tidewheel.sql.grouped import MARK, bound
-from tidewheel.sql.having import check_all_keys, divided
+from tidewheel.sql.grouped_by import check_all_keys, divided, is_aggregate
 from tidewheel.sql.order_limit import ordinal, plain_name
 from tidewheel.sql.prepared import said
 from tidewheel.sql.small import conjuncts
@@ -37,7 +36,8 @@ from tidewheel.sql.small import conjuncts
 NAME = "·groups"
 """What the table of groups is called in the rest of a statement. No table can be called so."""
 
-_PLACES = re.compile(r"'query_location(?:_length)?': \d+")
+_PLACES = frozenset({"query_location", "query_location_length"})
+"""Where in its text a node stands: two statements that differ in nothing else are the same."""
 
 _KEPT = frozenset({"CONSTANT", "CAST", "TYPE", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CASE", "WINDOW", "FUNCTION"})
 """Kinds of nodes that mean the same over groups."""
@@ -88,13 +88,14 @@ def rest_of(node: Node, spec: TableSpec, having: bool = True) -> Rest:
 
     Raises NotDirectError if its groups cannot be ours, or something else of its rows is needed.
     """
-    node = divided(node)
-    check_all_keys(node)
+    columns = {name.lower() for name in spec.schema.names}
+    node = divided(node, columns)
+    check_all_keys(node, columns)
     where, condition = node.get("where_clause"), node.get("having") if having else None
     source = (node.get("from_table") or {}) | {"table_name": spec.name}
     node = node | {"where_clause": None, "from_table": node.get("from_table")} | ({"having": None} if having else {})
     node, ends = _without_ends(node)
-    key = _PLACES.sub("", repr(node | {"from_table": source}))
+    key = repr(_placeless(node | {"from_table": source}))
     found = _known.get(key)
     if found is None or found[0] is not spec and found[0] != spec:
         try:
@@ -114,6 +115,14 @@ def rest_of(node: Node, spec: TableSpec, having: bool = True) -> Rest:
             raise NotDirectError("it has HAVING, and no groups")
         groups = replace(groups, grouped=replace(groups.grouped, having=_without_aliases(condition, node, spec)))
     return Rest(replace(groups, where=where), text)
+
+
+def _placeless(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_placeless(one) for one in tree]
+    if isinstance(tree, dict):
+        return {name: _placeless(value) for name, value in tree.items() if name not in _PLACES}
+    return tree
 
 
 _STAND_INS = ("700000000000000001", "700000000000000002")
@@ -138,7 +147,7 @@ def _without_ends(node: Node) -> tuple[Node, list[tuple[str, str]]]:
 
 
 def _without_aliases(condition: Node, node: Node, spec: TableSpec) -> Node:
-    """HAVING with what is selected in place of its names."""
+    """HAVING with what is selected in place of its names. In an aggregate, no alias can stand."""
     items = [item for item in node.get("select_list") or [] if item.get("alias")]
     columns = {name.lower() for name in spec.schema.names}
     aliases = {item["alias"].lower(): item for item in items if item["alias"].lower() not in columns}
@@ -146,7 +155,7 @@ def _without_aliases(condition: Node, node: Node, spec: TableSpec) -> Node:
     def made(one: Any) -> Any:
         if isinstance(one, list):
             return [made(part) for part in one]
-        if not isinstance(one, dict):
+        if not isinstance(one, dict) or is_aggregate(one):
             return one
         if (name := plain_name(one)) in aliases:
             return aliases[name or ""]
