@@ -253,7 +253,11 @@ def test_an_address_is_not_compared_as_a_text(tmp_path: Any) -> None:
         "SELECT max(q) / 2 AS x, c AS k, k AS c FROM t GROUP BY ALL HAVING k = 'ulm'",
         "SELECT * FROM (SELECT k AS z, i AS k, count(*) AS n FROM t GROUP BY ALL HAVING k > 2)",
         "SELECT K AS k, count(*) AS n FROM t GROUP BY ALL HAVING k = 3",
-        # without ALL, the column
+        "SELECT k AS z, sum(i) AS k, avg(q) / 2 AS n FROM t GROUP BY t.k HAVING count(*) > 3 ORDER BY k, z",
+        "SELECT k + 1 AS k, max(i) AS x, i FROM t GROUP BY ALL HAVING k + 1 IN (2, 4)",
+        "SELECT count(*) / 9 AS x, ok, k % 3 AS X FROM t GROUP BY ALL HAVING x BETWEEN 1 AND 3",
+        # without ALL, mostly the column
+        "SELECT k + 1 AS y, i AS K, count(*) AS n FROM t GROUP BY y, i HAVING k + 1 IN (2, 4)",
         "SELECT k AS z, i AS k, count(*) AS n FROM t GROUP BY k, i HAVING k > 2",
         "SELECT k + 1 AS k, count(*) AS n FROM t GROUP BY t.k HAVING k > 20",
     ],
@@ -263,7 +267,17 @@ def test_names_of_columns_that_are_names_of_the_answer(
     beside: tuple[tw.Warehouse, Any, Any], monkeypatch: pytest.MonkeyPatch, text: str, end: str
 ) -> None:
     monkeypatch.setattr(answer, "_WORTH", 0)
-    compare(beside, f"{text.removesuffix(')')}{end})" if text.endswith(")") else f"{text}{end}")
+    having, order, by = text.removesuffix(")").partition(" ORDER BY ")
+    compare(beside, f"{having}{end}{order}{by}{')' * text.endswith(')')}")
+
+
+def test_order_by_expressions_of_what_all_groups_by(beside: tuple[tw.Warehouse, Any, Any]) -> None:
+    text = "SELECT k, max(i) / 2 AS n FROM t GROUP BY ALL ORDER BY k % 3"
+    with pytest.raises(duckdb.Error, match="GROUP BY"):
+        beside[2].sql(text)
+    with pytest.raises(tw.QueryError, match="GROUP BY"):
+        beside[0].sql(text).to_arrow()
+    compare(beside, text.removesuffix(" % 3"))
 
 
 def test_texts_that_look_like_places_are_told_apart(beside: tuple[tw.Warehouse, Any, Any]) -> None:

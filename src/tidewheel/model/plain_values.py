@@ -44,7 +44,7 @@ def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def numbers_of(values: npt.NDArray[np.integer]) -> pa.Array:
-    """As `pa.array(values)`."""
+    """As `pa.array(values)`, of numbers: truth values, which Arrow has bits for, are none."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -64,7 +64,7 @@ def _buffers(values: Sequence[Any], type_: pa.DataType) -> list[pa.Buffer | None
     if type_ == pa.float64() and kinds == {float}:
         return [None, pa.py_buffer(struct.pack(f"={len(values)}d", *values))]
     if type_ == pa.bool_() and kinds == {bool}:
-        return [None, pa.py_buffer(sum(value << n for n, value in enumerate(values)).to_bytes(-(-len(values) // 8), "little"))]
+        return [None, pa.py_buffer(np.packbits(values, bitorder="little").tobytes())]
     if pa.types.is_timestamp(type_) and type_.unit == "us" and kinds == {dt.datetime} and _are_of(type_.tz, values):
         return [None, pa.py_buffer(struct.pack(f"={len(values)}q", *map(_microseconds, values)))]
     if type_ == pa.date32() and kinds == {dt.date}:

@@ -23,7 +23,7 @@ from tidewheel.read.condition_bounds import Finder
 from tidewheel.read.totals.parse import Total, type_of
 from tidewheel.read.totals.sums import Totals
 from tidewheel.sql.constants import NotDirectError
-from tidewheel.sql.grouped_by import check_all_keys, divided
+from tidewheel.sql.grouped_by import check_aliases, check_all_keys, divided
 from tidewheel.sql.last_rows import LastRows, check_last_rows, last_rows_of, unnested
 from tidewheel.sql.order_limit import Tail, all_terms, plain_name, rows_in, tail_of
 from tidewheel.sql.parameters import Parameters
@@ -96,6 +96,7 @@ def direct_of(tree: Any) -> Direct:
     last = last_rows_of(node, tail)
     if node.get("sample"):
         raise NotDirectError("it has a SAMPLE")
+    check_aliases(node)
     check_all_keys(node)
     alias = (source.get("alias") or source["table_name"]).lower()
     items = node.get("select_list") or []

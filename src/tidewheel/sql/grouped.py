@@ -23,6 +23,7 @@ from tidewheel.read.groups.aggregates import NAMES, Aggregate
 from tidewheel.read.groups.group_nodes import aggregate_of, key_of, type_of, written
 from tidewheel.read.groups.keys import Key
 from tidewheel.sql.constants import NotDirectError
+from tidewheel.sql.grouped_by import bare_columns, check_names
 from tidewheel.sql.having import HavingReader
 from tidewheel.sql.order_limit import Tail, all_terms, ordinal, plain_name
 from tidewheel.sql.prepared import Form
@@ -107,6 +108,7 @@ class _Maker:
 
     def made(self, tail: Tail, places: Mapping[str, int]) -> tuple[GroupsAsked, Having | None]:
         grouped, spec = self._grouped, self._spec
+        check_names(list(bare_columns(grouped.node.get("having"))), list(grouped.items), spec)
         for node in grouped.groups:
             self._add_key(self._group(node))
         values = [self._item(item) for item in grouped.items]
@@ -193,6 +195,7 @@ class _Maker:
         """What ORDER BY names: an alias first, then a key or an aggregate."""
         if (name := plain_name(node)) in self._aliases:
             return values[self._grouped.items.index(self._aliases[name or ""])]
+        check_names(node, list(self._grouped.items), self._spec)
         key = key_of(node, self._spec, self._alias)
         if key in self._keys:
             return key

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tidewheel.duck.nodes import Node, both, walk
+from tidewheel.model.schema import TableSpec
 from tidewheel.read.groups.aggregates import NAMES
 from tidewheel.sql.constants import NotDirectError
-from tidewheel.sql.order_limit import ordinal
+from tidewheel.sql.order_limit import ordinal, plain_name
 from tidewheel.sql.prepared import is_search
 
 _PLAIN = frozenset({"COLUMN_REF", "PARAMETER", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN", "CAST", "TYPE"})
@@ -41,23 +42,34 @@ def divided(node: Node, columns: Collection[str] = ()) -> Node:
     return node | {"having": both(*left) if left else None, "where_clause": both(*before, *own)}
 
 
-def check_all_keys(node: Node, columns: Collection[str] = ()) -> None:
-    """Raises NotDirectError if HAVING names a column that GROUP BY ALL would not group by: DuckDB groups by it too. Also if it names one of
-    `columns` that is the alias of something else: with ALL, the alias is meant."""
+def check_all_keys(node: Node) -> None:
+    """Raises NotDirectError if HAVING names a column that GROUP BY ALL would not group by: DuckDB groups by it too."""
     if not node.get("having") or node.get("aggregate_handling") != "FORCE_AGGREGATES":
         return
-    known, others = set[str](), set[str]()
+    known = set[str]()
     for item in node.get("select_list") or []:
-        column, alias = _column(item), item["alias"].lower()
-        if column or not any(True for _ in bare_columns(item)):
-            known |= {column, alias}
-        if alias != column:
-            others.add(alias)
-    for name in (one["column_names"][-1].lower() for one in bare_columns(node["having"])):
-        if name not in known:
-            raise NotDirectError("its HAVING says what else GROUP BY ALL groups by")
-        if name in others and name in columns:
-            raise NotDirectError("a name is both that of a column and of the answer")
+        if (column := _column(item)) or not any(True for _ in bare_columns(item)):
+            known |= {column, item["alias"].lower()}
+    if any(_column(one) not in known for one in bare_columns(node["having"])):
+        raise NotDirectError("its HAVING says what else GROUP BY ALL groups by")
+
+
+def check_aliases(node: Node) -> None:
+    """Raises NotDirectError if something names an alias that two things have."""
+    aliases = [item["alias"].lower() for item in node.get("select_list") or [] if item.get("alias")]
+    twice = {alias for alias in aliases if aliases.count(alias) > 1}
+    tree = [node.get(part) for part in ("group_expressions", "having", "qualify", "modifiers")] if twice else []
+    if any(plain_name(one) in twice for one in walk(tree)):
+        raise NotDirectError("two things in its answer have one name")
+
+
+def check_names(tree: Any, items: list[Node], spec: TableSpec) -> None:
+    """Raises NotDirectError if a name in what stands behind the groups is that of a column and of something else in the answer: which is
+    meant depends on whether it stands in HAVING or ORDER BY, in an expression, and on how the groups are written."""
+    columns = {name.lower() for name in spec.schema.names}
+    others = {item["alias"].lower() for item in items if item.get("alias") and plain_name(item) != item["alias"].lower()}
+    if any(plain_name(one) in columns & others for one in walk(tree)):
+        raise NotDirectError("a name is both that of a column and of the answer")
 
 
 def bare_columns(tree: Any) -> Iterator[Node]:

@@ -28,7 +28,7 @@ from tidewheel.sql.constants import NotDirectError
 from tidewheel.sql.direct import Direct, direct_of, prepared_of
 from tidewheel.sql.folding import SAFE, is_special
 from tidewheel.sql.grouped import MARK, bound
-from tidewheel.sql.grouped_by import check_all_keys, divided, is_aggregate
+from tidewheel.sql.grouped_by import bare_columns, check_aliases, check_all_keys, check_names, divided, is_aggregate
 from tidewheel.sql.order_limit import ordinal, plain_name
 from tidewheel.sql.prepared import said
 from tidewheel.sql.small import conjuncts
@@ -88,9 +88,10 @@ def rest_of(node: Node, spec: TableSpec, having: bool = True) -> Rest:
 
     Raises NotDirectError if its groups cannot be ours, or something else of its rows is needed.
     """
-    columns = {name.lower() for name in spec.schema.names}
-    node = divided(node, columns)
-    check_all_keys(node, columns)
+    check_names(list(bare_columns(node.get("having"))), node.get("select_list") or [], spec)
+    node = divided(node, {name.lower() for name in spec.schema.names})
+    check_aliases(node)
+    check_all_keys(node)
     where, condition = node.get("where_clause"), node.get("having") if having else None
     source = (node.get("from_table") or {}) | {"table_name": spec.name}
     node = node | {"where_clause": None, "from_table": node.get("from_table")} | ({"having": None} if having else {})
@@ -208,6 +209,7 @@ class _Parts:
         for one in conjuncts(None if having is None else _without_aliases(having, node, self._spec)):
             if not any(aggregate_of(part, self._spec, self._alias) for part in walk(one)):
                 raise NotDirectError("a part of its HAVING names keys alone, and so bounds what DuckDB reads")
+        check_names([node.get("modifiers"), qualify], self._items, self._spec)
         modifiers = [self._ordered(one) for one in node.get("modifiers") or []]
         rest: Node = node | {
             "select_list": items, "where_clause": condition, "having": None,
@@ -288,6 +290,11 @@ class _Parts:
     def _ordered(self, modifier: Node) -> Node:
         if modifier["type"] != "ORDER_MODIFIER":
             return {name: self._over(value) if name == "distinct_on_targets" else value for name, value in modifier.items()}
+        terms = [one["expression"] for one in modifier["orders"]]
+        if self._node.get("aggregate_handling") == "FORCE_AGGREGATES" and any(
+            one.get("class") not in ("STAR", "COLUMN_REF") and any(True for _ in bare_columns(one)) for one in terms
+        ):
+            raise NotDirectError("it has GROUP BY ALL, and orders by expressions of columns, which DuckDB refuses unless it selects them")
         orders = [
             one if one["expression"].get("class") in ("STAR", "CONSTANT") else one | {"expression": self._over(one["expression"])}
             for one in modifier["orders"]
