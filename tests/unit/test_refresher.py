@@ -328,6 +328,22 @@ def test_many_keys_are_computed_as_whole_partitions(wh: tw.Warehouse, duck: Duck
     check(wh, "means", sql)
 
 
+def test_keys_of_very_many_rows_are_computed_as_whole_partitions(
+    wh: tw.Warehouse, duck: DuckCompute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A computer gets the rows of keys by value, so there is a bound to them."""
+    sql = "SELECT date_trunc('hour', ts) AS hour, plate, count(DISTINCT speed) AS speeds FROM taxi GROUP BY 1, 2"
+    derive(wh, duck, "means", sql, {"taxi": HOUR}, [BY_KEYS])
+    wh.table("taxi").insert(rows(*((0.5, i % 3, i) for i in range(900))))
+    pass_over(wh, duck)
+    for most, mode in ((1 << 20, KEYS), (900 * 8, RECOMPUTE)):
+        monkeypatch.setattr(source_reading, "AT_ONCE", most)
+        wh.table("taxi").insert(rows(*((0.5, i, -most) for i in range(3))))
+        done = pass_over(wh, duck)["means"]
+        assert (done.mode, done.error) == (mode, "")
+        check(wh, "means", sql)
+
+
 @pytest.mark.parametrize(("type_", "less"), [(pa.timestamp("ns"), "TIMESTAMP"), (pa.time64("ns"), "TIME"), (pa.float64(), "DOUBLE")])
 def test_keys_that_spark_does_not_tell_apart_are_not_looked_up(wh: tw.Warehouse, duck: DuckCompute, type_: pa.DataType, less: str) -> None:
     """Rows of other keys of the source may be of the same key in Spark, which has microseconds."""

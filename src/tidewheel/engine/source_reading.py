@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.derive.merging import CannotMerge
 from tidewheel.engine.compute import SourceRows
 from tidewheel.engine.operations import RunQuery
 from tidewheel.engine.protocol import Engine, TableEngine
@@ -50,7 +51,8 @@ class RefreshReads:
         self._rows = 0
 
     def source(self, read: SourceRead, keys: pa.Array | None = None) -> SourceRows:
-        """The rows of a source, read when a computer asks for them, once. `keys`: only those with these values of the key's column."""
+        """The rows of a source, read when a computer asks for them, once. `keys`: only those with these values of the key's column;
+        CannotMerge, if these are too many rows to be held."""
         spec = self._engine.table(read.table).spec
         key = "" if keys is None else _key_column(spec)
         keys = None if keys is None else keys.cast(plain_type(spec.schema.field(key).type))
@@ -103,12 +105,17 @@ class RefreshReads:
         """`columns` None: all; with `hidden`, those that are never shown, too."""
         table = self._engine.table(read.table)
         batches: list[pa.RecordBatch] = []
+        size = 0
         schema = spec.stored if hidden else spec.schema
         asked = None if columns is None else _with_needed(columns, read, spec, keys)
         for query in _queries(read, keys, asked):
             result = _asked(table, replace(query, hidden=hidden))
             schema = result.schema
-            batches += result.to_batches()
+            for batch in result.to_batches():
+                batches.append(batch)
+                size += batch.nbytes
+            if keys is not None and not hidden and size > AT_ONCE:  # a computer gets these rows by value
+                raise CannotMerge(f"{len(keys):,} keys changed, which have more than {AT_ONCE >> 20} MB of rows")
         found = _exact(pa.Table.from_batches(batches, schema), read, spec, keys)
         return found if columns is None else found.select(list(columns))
 
